@@ -1,0 +1,3 @@
+//! The product as one binary.
+
+fn main() {}
