@@ -1,0 +1,104 @@
+//! One connection from inside, as the log will tell it.
+
+use std::time::Duration;
+
+use cofferdam_types::{AuditAct, AuditRecord};
+
+use crate::failure::Failure;
+use crate::traffic::Traffic;
+use crate::tunnel::Ended;
+
+/// What is known of a connection so far. It becomes a record whenever it ends,
+/// also when it is cut off in the middle.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    at_us: u64,
+    host: String,
+    port: u16,
+    verdict: Verdict,
+    pub(crate) traffic: Traffic,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Undecided,
+    Allowed,
+    Refused(String),
+    Idle(Duration),
+    Stopped,
+}
+
+impl Attempt {
+    pub(crate) fn new(at_us: u64) -> Self {
+        Self {
+            at_us,
+            host: String::new(),
+            port: 0,
+            verdict: Verdict::Undecided,
+            traffic: Traffic::new(),
+        }
+    }
+
+    /// Takes note of what is asked for. The host is fit to be shown.
+    pub(crate) fn asked(&mut self, host: String, port: u16) {
+        self.host = host;
+        self.port = port;
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn allowed(&mut self) {
+        self.verdict = Verdict::Allowed;
+    }
+
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.verdict = Verdict::Refused(failure.verdict());
+    }
+
+    pub(crate) fn ended(&mut self, ended: Ended, idle_limit: Duration) {
+        if ended == Ended::Idle {
+            self.verdict = Verdict::Idle(idle_limit);
+        }
+    }
+
+    /// The connection was cut because the proxy stops.
+    pub(crate) fn stopped(&mut self) {
+        match self.verdict {
+            Verdict::Allowed => self.verdict = Verdict::Stopped,
+            Verdict::Undecided => {
+                self.verdict = Verdict::Refused("failed: the sandbox ended first".to_owned());
+            }
+            Verdict::Refused(_) | Verdict::Idle(_) | Verdict::Stopped => {}
+        }
+    }
+
+    pub(crate) fn into_record(self) -> AuditRecord {
+        let verdict = match self.verdict {
+            Verdict::Undecided => "malformed: nothing was asked for".to_owned(),
+            Verdict::Allowed => "allowed".to_owned(),
+            Verdict::Refused(why) => why,
+            Verdict::Idle(limit) => {
+                format!("allowed, ended after {} s without traffic", limit.as_secs_f64())
+            }
+            Verdict::Stopped => "allowed, ended with the sandbox".to_owned(),
+        };
+        AuditRecord {
+            at_us: self.at_us,
+            call: None,
+            pid: None,
+            act: AuditAct::Egress {
+                host: self.host,
+                port: self.port,
+                verdict,
+                sent: self.traffic.sent(),
+                received: self.traffic.received(),
+            },
+        }
+    }
+}

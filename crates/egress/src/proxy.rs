@@ -1,0 +1,212 @@
+//! The proxy: accepts, bounds and owns the connections of one sandbox.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_types::AuditRecord;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::connection::{Seat, Service, attend};
+use crate::policy::Policy;
+use crate::resolve::Resolve;
+use crate::settings::Settings;
+
+/// Connections that are being turned away at once; then accepting waits.
+const MOST_TURNED_AWAY: usize = 32;
+/// Failures to accept in a row before the listener is given up.
+const MOST_ACCEPT_FAILURES: u32 = 100;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Where records go, and where their time comes from.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Takes one record a connection, when it has ended. While it is full,
+    /// records wait, and with them the places of their connections; so it is
+    /// read until [`Proxy::serve`] returns.
+    pub records: mpsc::Sender<AuditRecord>,
+    /// Microseconds since 1970.
+    pub clock: fn() -> u64,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    Yes,
+    /// The log was still full when the time after the stop was over.
+    TooLate,
+    /// Nobody reads the log any more.
+    Closed,
+}
+
+/// What all connections of one proxy use.
+pub(crate) struct Shared {
+    pub(crate) policy: Policy,
+    pub(crate) settings: Settings,
+    pub(crate) resolver: Arc<dyn Resolve>,
+    pub(crate) log: Log,
+}
+
+impl Shared {
+    /// Waits for room in the log; after the stop, only for a while.
+    pub(crate) async fn deliver(&self, record: AuditRecord, stop: &CancellationToken) -> Delivered {
+        let too_late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.settings.log_grace).await;
+        };
+        tokio::select! {
+            biased;
+            sent = self.log.records.send(record) => {
+                if sent.is_ok() { Delivered::Yes } else { Delivered::Closed }
+            }
+            () = too_late => Delivered::TooLate,
+        }
+    }
+}
+
+/// The way out of one sandbox.
+pub struct Proxy {
+    shared: Shared,
+}
+
+/// What a proxy did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Connections it accepted.
+    pub connections: u64,
+    /// Connections whose record the log did not take before the end.
+    pub unrecorded: u64,
+}
+
+/// Why a proxy ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener is not usable.
+    #[error("cannot use the sandbox's listener")]
+    Listener(#[source] io::Error),
+    /// Nobody takes the records. Nothing goes out unrecorded.
+    #[error("the egress log is closed")]
+    LogClosed,
+}
+
+impl Proxy {
+    /// A proxy for one sandbox.
+    #[must_use]
+    pub fn new(policy: Policy, settings: Settings, resolver: Arc<dyn Resolve>, log: Log) -> Self {
+        Self { shared: Shared { policy, settings, resolver, log } }
+    }
+
+    /// Serves the listener until `stop`. When this returns, every connection has
+    /// ended; when its future is dropped, they are cut off, unrecorded.
+    ///
+    /// # Errors
+    /// If the listener fails, or the log's receiver is gone.
+    pub async fn serve(
+        self,
+        listener: std::net::TcpListener,
+        stop: CancellationToken,
+    ) -> Result<Summary, ServeError> {
+        listener.set_nonblocking(true).map_err(ServeError::Listener)?;
+        let listener = TcpListener::from_std(listener).map_err(ServeError::Listener)?;
+        let stop = stop.child_token();
+        let mut hall = Hall {
+            places: Arc::new(Semaphore::new(self.shared.settings.connections)),
+            lobby: Arc::new(Semaphore::new(MOST_TURNED_AWAY)),
+            shared: Arc::new(self.shared),
+            tasks: JoinSet::new(),
+            summary: Summary::default(),
+        };
+        let served = hall.accept_all(listener, &stop).await;
+        stop.cancel();
+        let emptied = hall.empty().await;
+        served.and(emptied).map(|()| hall.summary)
+    }
+}
+
+/// The connections that are open.
+struct Hall {
+    places: Arc<Semaphore>,
+    lobby: Arc<Semaphore>,
+    shared: Arc<Shared>,
+    tasks: JoinSet<Delivered>,
+    summary: Summary,
+}
+
+impl Hall {
+    /// Accepts until the stop. The listener is closed on return: who connects
+    /// then is refused, not left waiting.
+    async fn accept_all(
+        &mut self,
+        listener: TcpListener,
+        stop: &CancellationToken,
+    ) -> Result<(), ServeError> {
+        let mut failures = 0;
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                Some(ended) = self.tasks.join_next() => {
+                    self.account(ended)?;
+                    continue;
+                }
+                accepted = listener.accept() => accepted,
+            };
+            let client = match accepted {
+                Ok((client, _)) => client,
+                Err(cause) => {
+                    failures += 1;
+                    if failures >= MOST_ACCEPT_FAILURES {
+                        return Err(ServeError::Listener(cause));
+                    }
+                    // Out of descriptors, most likely; some come free in time.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            failures = 0;
+            self.summary.connections += 1;
+            let seat = tokio::select! {
+                seat = self.seat() => seat,
+                () = stop.cancelled() => None,
+            };
+            let Some(seat) = seat else {
+                self.summary.unrecorded += 1;
+                return Ok(());
+            };
+            self.tasks.spawn(attend(Arc::clone(&self.shared), client, seat, stop.clone()));
+        }
+    }
+
+    async fn seat(&self) -> Option<Seat> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(Seat { service: Service::Full, permit });
+        }
+        let permit = Arc::clone(&self.lobby).acquire_owned().await.ok()?;
+        Some(Seat { service: Service::TurnedAway, permit })
+    }
+
+    async fn empty(&mut self) -> Result<(), ServeError> {
+        let mut outcome = Ok(());
+        while let Some(ended) = self.tasks.join_next().await {
+            outcome = outcome.and(self.account(ended));
+        }
+        outcome
+    }
+
+    fn account(&mut self, ended: Result<Delivered, JoinError>) -> Result<(), ServeError> {
+        match ended {
+            Ok(Delivered::Yes) => Ok(()),
+            Ok(Delivered::Closed) => {
+                self.summary.unrecorded += 1;
+                Err(ServeError::LogClosed)
+            }
+            Ok(Delivered::TooLate) | Err(_) => {
+                self.summary.unrecorded += 1;
+                Ok(())
+            }
+        }
+    }
+}
