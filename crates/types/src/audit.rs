@@ -24,7 +24,7 @@ pub struct AuditRecord {
 /// What was done. Paths are as the process wrote them, made absolute where they
 /// were not, cut at 4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "act", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum AuditAct {
     /// A program was executed.
     Executed {

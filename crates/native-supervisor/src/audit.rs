@@ -1,0 +1,297 @@
+//! The audit trail: the calls that the filter reports, written down.
+//!
+//! Each reported call waits until it is answered, so answering is quick and
+//! always "go on". Who did it is found by climbing from the process to its
+//! monitor, a child of the guest that bears the call's name.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use cofferdam_guest_protocol::encode_record;
+use cofferdam_types::{AuditAct, AuditRecord, CallId};
+
+use crate::failure::ignore;
+use crate::sys::{self, Notification};
+
+/// The trail is cut at this size.
+const MAX_TRAIL: u64 = 64 << 20;
+
+/// Records are written together once there is this much of them.
+const BATCH: usize = 64 << 10;
+
+/// How long it is remembered whose a process is. Process numbers come round
+/// again, but not this soon.
+const MEMORY: Duration = Duration::from_secs(1);
+
+/// The directory argument that means the working directory.
+const HERE: u64 = libc::AT_FDCWD as i64 as u64;
+
+/// How many generations of processes are climbed at most.
+const GENERATIONS: usize = 64;
+
+/// Writes down what a sandbox does.
+#[derive(Debug)]
+pub struct Auditor {
+    listener: OwnedFd,
+    init: u32,
+    trail: File,
+    pending: Vec<u8>,
+    written: u64,
+    known: HashMap<u32, (Instant, Origin)>,
+}
+
+/// Whose a process is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Origin {
+    call: Option<CallId>,
+    pid_inside: Option<u32>,
+}
+
+impl Auditor {
+    /// Begins a trail in `trail`, of the sandbox whose first process is `init`.
+    #[must_use]
+    pub fn new(listener: OwnedFd, init: u32, trail: File) -> Self {
+        sys::notify_synchronously(listener.as_fd());
+        Self { listener, init, trail, pending: Vec::new(), written: 0, known: HashMap::new() }
+    }
+
+    /// Where reported calls arrive.
+    #[must_use]
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Writes down one reported call and lets it go on.
+    pub fn attend(&mut self) {
+        // A process that is killed while it waits takes its report with it.
+        let Ok(notification) = sys::next_notification(self.listener.as_fd()) else { return };
+        let act = act_of(&notification);
+        ignore(sys::let_go_on(self.listener.as_fd(), notification.id));
+        if let Some(act) = act {
+            let Origin { call, pid_inside } = self.origin(notification.pid);
+            self.write(&AuditRecord { at_us: now_us(), call, pid: pid_inside, act });
+        }
+    }
+
+    /// Writes down everything so far.
+    pub fn flush(&mut self) {
+        // A trail that cannot be written is not worth ending the work it
+        // describes; the reader sees that it stops.
+        ignore(self.trail.write_all(&self.pending));
+        self.pending.clear();
+    }
+
+    fn write(&mut self, record: &AuditRecord) {
+        if self.written >= MAX_TRAIL {
+            return;
+        }
+        let before = self.pending.len();
+        if encode_record(record, &mut self.pending).is_err() {
+            return;
+        }
+        self.written += (self.pending.len() - before) as u64;
+        if self.written >= MAX_TRAIL {
+            let end = AuditRecord { act: AuditAct::Truncated, ..record.clone() };
+            ignore(encode_record(&end, &mut self.pending));
+        }
+        if self.pending.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    fn origin(&mut self, pid: u32) -> Origin {
+        let now = Instant::now();
+        if let Some((at, origin)) = self.known.get(&pid)
+            && now.duration_since(*at) < MEMORY
+        {
+            return *origin;
+        }
+        if self.known.len() > 4096 {
+            self.known.retain(|_, (at, _)| now.duration_since(*at) < MEMORY);
+        }
+        let mut origin = Origin::default();
+        let mut at = pid;
+        for generation in 0..GENERATIONS {
+            let Ok(status) = fs::read_to_string(format!("/proc/{at}/status")) else { break };
+            let status = Status::parse(&status);
+            if generation == 0 {
+                origin.pid_inside = status.pid_inside;
+            }
+            if status.parent == self.init {
+                origin.call = status.name.strip_prefix('c').and_then(call_of_name);
+                break;
+            }
+            at = status.parent;
+        }
+        self.known.insert(pid, (now, origin));
+        origin
+    }
+}
+
+fn call_of_name(name: &str) -> Option<CallId> {
+    u64::from_str_radix(name, 36).ok().map(CallId)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Status<'a> {
+    name: &'a str,
+    parent: u32,
+    pid_inside: Option<u32>,
+}
+
+impl<'a> Status<'a> {
+    fn parse(text: &'a str) -> Self {
+        let field = |key: &str| {
+            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or("")
+        };
+        let inside = field("NSpid").split_ascii_whitespace().next_back();
+        Self {
+            name: field("Name").trim(),
+            parent: field("PPid").trim().parse().unwrap_or(0),
+            pid_inside: inside.and_then(|pid| pid.parse().ok()),
+        }
+    }
+}
+
+/// What a reported call does, as far as the process's memory tells.
+fn act_of(notification: &Notification) -> Option<AuditAct> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(act) = older_act_of(notification) {
+        return Some(act);
+    }
+    let [a0, a1, a2, a3, ..] = notification.data.args;
+    let pid = notification.pid;
+    let path = |directory: u64, name: u64| path_of(pid, directory, name);
+    Some(match libc::c_long::from(notification.data.nr) {
+        libc::SYS_execve => AuditAct::Executed { path: path(HERE, a0) },
+        libc::SYS_execveat => AuditAct::Executed { path: path(a0, a1) },
+        libc::SYS_openat => AuditAct::OpenedForWriting { path: path(a0, a1) },
+        libc::SYS_openat2 => {
+            let mut flags = [0; 8];
+            sys::read_memory(pid, a2, &mut flags).ok()?;
+            let writes = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
+            if u64::from_ne_bytes(flags) & writes == 0 {
+                return None;
+            }
+            AuditAct::OpenedForWriting { path: path(a0, a1) }
+        }
+        libc::SYS_truncate => AuditAct::OpenedForWriting { path: path(HERE, a0) },
+        libc::SYS_mkdirat | libc::SYS_mknodat => AuditAct::Created { path: path(a0, a1) },
+        libc::SYS_linkat => AuditAct::Created { path: path(a2, a3) },
+        libc::SYS_symlinkat => AuditAct::Created { path: path(a1, a2) },
+        libc::SYS_renameat | libc::SYS_renameat2 => {
+            AuditAct::Renamed { from: path(a0, a1), to: path(a2, a3) }
+        }
+        libc::SYS_unlinkat => AuditAct::Deleted { path: path(a0, a1) },
+        libc::SYS_connect => {
+            let mut address = [0; 128];
+            let length = usize::try_from(a2).unwrap_or(usize::MAX).min(address.len());
+            let read = sys::read_memory(pid, a1, address.get_mut(..length).unwrap_or_default());
+            AuditAct::Connected { address: address_of(address.get(..read.ok()?)?)? }
+        }
+        _ => return None,
+    })
+}
+
+/// The calls of old that only this architecture still has.
+#[cfg(target_arch = "x86_64")]
+fn older_act_of(notification: &Notification) -> Option<AuditAct> {
+    let [a0, a1, ..] = notification.data.args;
+    let path = |name: u64| path_of(notification.pid, HERE, name);
+    match libc::c_long::from(notification.data.nr) {
+        libc::SYS_open | libc::SYS_creat => Some(AuditAct::OpenedForWriting { path: path(a0) }),
+        libc::SYS_mkdir | libc::SYS_mknod => Some(AuditAct::Created { path: path(a0) }),
+        libc::SYS_link | libc::SYS_symlink => Some(AuditAct::Created { path: path(a1) }),
+        libc::SYS_rename => Some(AuditAct::Renamed { from: path(a0), to: path(a1) }),
+        libc::SYS_unlink | libc::SYS_rmdir => Some(AuditAct::Deleted { path: path(a0) }),
+        _ => None,
+    }
+}
+
+fn path_of(pid: u32, directory: u64, name: u64) -> String {
+    let mut buffer = [0; 4096];
+    let length = sys::read_memory(pid, name, &mut buffer).unwrap_or(0);
+    let bytes = buffer.get(..length).unwrap_or_default();
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = String::from_utf8_lossy(name);
+    if name.starts_with('/') {
+        return name.into_owned();
+    }
+    let link = match directory as i32 {
+        libc::AT_FDCWD => format!("/proc/{pid}/cwd"),
+        descriptor => format!("/proc/{pid}/fd/{descriptor}"),
+    };
+    let base = fs::read_link(link).unwrap_or_default();
+    if name.is_empty() {
+        return base.to_string_lossy().into_owned();
+    }
+    base.join(name.as_ref()).to_string_lossy().into_owned()
+}
+
+/// The text of a socket address; nothing for one that leads nowhere.
+fn address_of(bytes: &[u8]) -> Option<String> {
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    match i32::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let (address, _) = rest.split_first_chunk::<4>()?;
+            Some(format!("{}:{}", Ipv4Addr::from(*address), u16::from_be_bytes(*port)))
+        }
+        libc::AF_INET6 => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let (_flow, rest) = rest.split_first_chunk::<4>()?;
+            let (address, _) = rest.split_first_chunk::<16>()?;
+            Some(format!("[{}]:{}", Ipv6Addr::from(*address), u16::from_be_bytes(*port)))
+        }
+        libc::AF_UNIX => match rest.split_first()? {
+            (0, name) => Some(format!("unix:@{}", String::from_utf8_lossy(name))),
+            _ => {
+                let name = rest.split(|byte| *byte == 0).next()?;
+                Some(format!("unix:{}", String::from_utf8_lossy(name)))
+            }
+        },
+        _ => None,
+    }
+}
+
+fn now_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000
+        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_tells_its_name_its_parent_and_its_number_inside() {
+        let text = "Name:\tc1z\nUmask:\t0022\nPPid:\t4711\nNSpid:\t4712\t9\n";
+        let status = Status::parse(text);
+        assert_eq!(status, Status { name: "c1z", parent: 4711, pid_inside: Some(9) });
+        assert_eq!(call_of_name("1z"), Some(CallId(71)));
+        assert_eq!(call_of_name("at"), Some(CallId(389)));
+        assert_eq!(call_of_name("no name"), None);
+    }
+
+    #[test]
+    fn addresses_are_written_as_people_read_them() {
+        let family = |family: i32| (family as u16).to_ne_bytes();
+        let mut four = family(libc::AF_INET).to_vec();
+        four.extend([0x1f, 0x90, 10, 0, 0, 7]);
+        assert_eq!(address_of(&four).as_deref(), Some("10.0.0.7:8080"));
+        let mut six = family(libc::AF_INET6).to_vec();
+        six.extend([0, 80, 0, 0, 0, 0]);
+        six.extend(Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(address_of(&six).as_deref(), Some("[::1]:80"));
+        let mut unix = family(libc::AF_UNIX).to_vec();
+        unix.extend(b"/run/x.sock\0rest");
+        assert_eq!(address_of(&unix).as_deref(), Some("unix:/run/x.sock"));
+        assert_eq!(address_of(&[]), None);
+        assert_eq!(address_of(&family(libc::AF_UNSPEC)), None);
+    }
+}

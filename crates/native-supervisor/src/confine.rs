@@ -1,0 +1,140 @@
+//! What the first process gives up before it becomes the guest. From the moment
+//! this is done, nothing in the sandbox can gain a right.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use cofferdam_types::Limits;
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets, CpuSet};
+
+use crate::failure::{Failure, Step, ignore};
+use crate::filter::{self, Options};
+use crate::identity::{AGENT, Identity};
+use crate::sys;
+
+/// Limits of single processes: all of them where no control group holds the
+/// sandbox as a whole, the rest in any case.
+///
+/// # Errors
+/// When the kernel refuses one.
+pub fn limit_processes(limits: &Limits, groups_hold: [bool; 3]) -> Result<(), Failure> {
+    let [memory_held, cpu_held, _] = groups_hold;
+    lower(Resource::Core, 0)?;
+    lower(Resource::Nofile, u64::from(limits.open_files))?;
+    // Counted per user namespace, so other processes of the same user, in this
+    // or other sandboxes, do not use it up.
+    lower(Resource::Nproc, u64::from(limits.pids))?;
+    lower(Resource::Fsize, limits.disk)?;
+    if !memory_held {
+        // Private writable memory. The address space as a whole would be the
+        // wrong measure: run-times reserve far more of it than they use.
+        lower(Resource::Data, limits.memory)?;
+    }
+    if !cpu_held {
+        pin(limits.milli_cpus)?;
+    }
+    Ok(())
+}
+
+/// Lowers a limit; a lower one that is in force already stays.
+fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
+    let now = getrlimit(resource);
+    let value = now.maximum.map_or(value, |maximum| maximum.min(value));
+    setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+        .step(format!("set the limit of {resource:?}"))
+}
+
+/// Keeps the sandbox to as many CPUs as it may use: the limit that is left
+/// where there is no control group.
+fn pin(milli_cpus: u32) -> Result<(), Failure> {
+    let allowed = rustix::thread::sched_getaffinity(None).step("read the CPU affinity")?;
+    let wanted = milli_cpus.div_ceil(1000).max(1);
+    let mut chosen = CpuSet::new();
+    let usable = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    for cpu in usable.take(wanted as usize) {
+        chosen.set(cpu);
+    }
+    rustix::thread::sched_setaffinity(None, &chosen).step("set the CPU affinity")
+}
+
+/// Makes the sandbox the first to go when the whole machine runs out of memory.
+pub fn volunteer_for_oom() {
+    // Raising it needs no right; where /proc is unusual the default stands.
+    ignore(fs::write("/proc/self/oom_score_adj", "500"));
+}
+
+/// Becomes `agent`, without a capability in any set and with no way to get one.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn drop_privileges(identity: Identity) -> Result<(), Failure> {
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A capability this kernel does not have.
+            Err(rustix::io::Errno::INVAL) => {}
+            other => other.step("drop a capability for ever")?,
+        }
+    }
+    rustix::thread::clear_ambient_capability_set().step("clear the ambient capabilities")?;
+    if identity == Identity::OwnRange {
+        rustix::thread::set_thread_groups(&[]).step("leave all groups")?;
+    }
+    let (uid, gid) = (rustix::thread::Uid::from_raw(AGENT), rustix::thread::Gid::from_raw(AGENT));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).step("become the group agent")?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step("become the user agent")?;
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, none).step("drop all capabilities")?;
+    rustix::thread::set_no_new_privs(true).step("refuse new privileges")
+}
+
+/// Adds Landlock's part where the kernel has it, and returns its version.
+///
+/// The file system's rules are the mounts'. Landlock's rules hang on inodes, and
+/// a snapshot puts a new mount at the workspace, so a rule for it would not
+/// survive; what Landlock adds is what mounts cannot say: no device nodes
+/// anywhere, no device controls outside `/dev`, no abstract Unix sockets and no
+/// signals beyond the sandbox (both matter where it shares the host's network).
+///
+/// # Errors
+/// When the kernel has Landlock and refuses the rules.
+pub fn landlock() -> Result<u32, Failure> {
+    let version = sys::landlock_version();
+    if version == 0 {
+        return Ok(0);
+    }
+    let failed = |error: &dyn std::fmt::Display| Failure::new(format!("apply Landlock: {error}"));
+    // Moving files between directories is refused unless it is handled and
+    // allowed; the rule on the root covers every mount below it.
+    let handled = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev | AccessFs::Refer;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(handled)
+        .map_err(|error| failed(&error))?
+        .scope(Scope::from_all(ABI::V6))
+        .map_err(|error| failed(&error))?
+        .create()
+        .map_err(|error| failed(&error))?;
+    for (path, access) in [("/", AccessFs::Refer), ("/dev", AccessFs::IoctlDev)] {
+        let place = PathFd::new(path).map_err(|error| failed(&error))?;
+        ruleset =
+            ruleset.add_rule(PathBeneath::new(place, access)).map_err(|error| failed(&error))?;
+    }
+    let status = ruleset.restrict_self().map_err(|error| failed(&error))?;
+    Ok(if status.ruleset == RulesetStatus::NotEnforced { 0 } else { version })
+}
+
+/// Installs the system-call filter; returns where reported calls arrive.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn filter(audit: bool, groups_hold: [bool; 3]) -> Result<Option<OwnedFd>, Failure> {
+    let [_, cpu_held, _] = groups_hold;
+    let program = filter::program(Options { audit, pin_cpus: !cpu_held });
+    sys::install_filter(&program, audit).step("install the system-call filter")
+}

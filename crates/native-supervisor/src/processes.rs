@@ -1,0 +1,138 @@
+//! The processes of a sandbox, as the host sees them.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::failure::{Failure, ignore};
+
+/// A line of `/proc/PID/stat`, as far as it matters here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    state: char,
+    parent: u32,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name may hold anything, a closing bracket too; the last one ends it.
+    fn parse(text: &str) -> Option<Self> {
+        let (head, tail) = text.rsplit_once(')')?;
+        let (_, name) = head.split_once('(')?;
+        let mut fields = tail.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        Some(Self { name: name.to_owned(), state, parent })
+    }
+
+    fn stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't' | 'Z' | 'X')
+    }
+}
+
+/// Every living process below `init`, and whether it is stopped; the guest's own
+/// helpers that stand ready and do nothing are left out.
+fn below(init: u32) -> HashMap<u32, bool> {
+    let mut all: HashMap<u32, Stat> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some((pid, stat)) = pid.and_then(|pid| Some((pid, Stat::read(pid)?))) {
+            all.insert(pid, stat);
+        }
+    }
+    let mut found: HashSet<u32> = HashSet::from([init]);
+    loop {
+        let before = found.len();
+        let children = all.iter().filter(|(_, stat)| found.contains(&stat.parent));
+        found.extend(children.map(|(pid, _)| *pid).collect::<Vec<_>>());
+        if found.len() == before {
+            break;
+        }
+    }
+    found.remove(&init);
+    let idle_helper = |stat: &Stat| stat.parent == init && stat.name == GUEST_NAME;
+    let living = |pid: u32| {
+        let stat = all.get(&pid)?;
+        (!idle_helper(stat) && !matches!(stat.state, 'Z' | 'X')).then(|| (pid, stat.stopped()))
+    };
+    found.into_iter().filter_map(living).collect()
+}
+
+/// What the guest calls itself and its idle helpers.
+const GUEST_NAME: &str = "cofferdam";
+
+/// Whether anything but the guest runs below `init`.
+#[must_use]
+pub fn any_below(init: u32) -> bool {
+    !below(init).is_empty()
+}
+
+/// Stops every process below `init` by signals, where no control group can do
+/// it; returns those that ran before.
+///
+/// # Errors
+/// When new ones keep appearing.
+pub fn stop_below(init: u32, mut meanwhile: impl FnMut()) -> Result<Vec<u32>, Failure> {
+    let mut stopped = Vec::new();
+    for _ in 0..1000 {
+        let running: Vec<u32> =
+            below(init).into_iter().filter(|(_, stopped)| !stopped).map(|(pid, _)| pid).collect();
+        if running.is_empty() {
+            return Ok(stopped);
+        }
+        for pid in running {
+            send(pid, Signal::STOP);
+            if !stopped.contains(&pid) {
+                stopped.push(pid);
+            }
+        }
+        meanwhile();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    continue_all(&stopped);
+    Err(Failure::new("the sandbox's processes could not be stopped"))
+}
+
+/// Lets stopped processes go on.
+pub fn continue_all(pids: &[u32]) {
+    for pid in pids {
+        send(*pid, Signal::CONT);
+    }
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended since it was seen.
+        ignore(kill_process(pid, signal));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_be_called_anything() {
+        let stat = Stat::parse("42 (a) b ((c) S 7 42 42 0").unwrap();
+        assert_eq!(stat, Stat { name: "a) b ((c".to_owned(), state: 'S', parent: 7 });
+        assert_eq!(Stat::parse("garbage"), None);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a process to look at")]
+    fn a_child_is_below_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(any_below(std::process::id()));
+        let stopped = stop_below(std::process::id(), || {}).unwrap();
+        assert!(stopped.contains(&child.id()));
+        assert!(Stat::read(child.id()).unwrap().stopped());
+        continue_all(&stopped);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

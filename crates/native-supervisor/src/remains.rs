@@ -1,0 +1,137 @@
+//! What is left of a sandbox on the host once its processes are gone: changes
+//! that belong into the workspace's directory, and everything else, which is
+//! removed.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::failure::{Failure, Step};
+use crate::identity::{Identity, RANGE_START};
+use crate::tree;
+use crate::wire::{Plan, WorkspacePlan};
+
+/// The name of the file in a sandbox's directory that holds its plan, where the
+/// plan is needed after the supervisor's death.
+pub const PLAN: &str = "plan";
+
+/// The file whose lock says that the supervisor lives.
+pub const LOCK: &str = "lock";
+
+/// The audit trail.
+pub const TRAIL: &str = "audit";
+
+/// The guest's socket.
+pub const GUEST: &str = "guest.sock";
+
+/// The supervisor's socket.
+pub const CONTROL: &str = "control.sock";
+
+/// The changes to a workspace that is a directory.
+pub const LAYERS: &str = "layers";
+
+/// Applies the changes of a dead sandbox to its workspace's directory.
+///
+/// # Errors
+/// When they cannot all be applied; those that remain stay where they are.
+pub fn apply_changes(plan: &Plan) -> Result<(), Failure> {
+    let WorkspacePlan::Directory(path) = &plan.workspace else { return Ok(()) };
+    let open = |path: &Path| {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, Mode::empty())
+    };
+    let directory = open(path).step(format!("open {}", path.display()))?;
+    let stat = rustix::fs::fstat(&directory).step(format!("look at {}", path.display()))?;
+    let layers = plan.state.join(LAYERS);
+    for number in 0u32.. {
+        let upper = layers.join(number.to_string()).join("u");
+        let layer = match open(&upper) {
+            Ok(layer) => layer,
+            Err(rustix::io::Errno::NOENT) => break,
+            Err(error) => return Err(error).step("open the changes"),
+        };
+        let written_by = rustix::fs::fstat(&layer).step("look at the changes")?.st_uid;
+        // What root's sandbox wrote belongs to an id nobody has; it is given to
+        // the directory's owner.
+        let owner = (written_by >= RANGE_START).then(|| {
+            (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid))
+        });
+        tree::lay_over(layer.as_fd(), directory.as_fd(), owner).map_err(|failure| Failure {
+            step: format!(
+                "apply the sandbox's changes to {} (what is left of them is in {}): {}",
+                path.display(),
+                layers.display(),
+                failure.step
+            ),
+            errno: failure.errno,
+        })?;
+    }
+    Ok(())
+}
+
+/// Removes a sandbox's directory.
+///
+/// # Errors
+/// When something in it cannot be removed.
+pub fn remove_state(state: &Path) -> Result<(), Failure> {
+    let (Some(parent), Some(name)) = (state.parent(), state.file_name()) else {
+        return Err(Failure::new("a sandbox's directory has a parent and a name"));
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let parent = rustix::fs::open(parent, flags, Mode::empty()).step("open the state directory")?;
+    let name = CString::new(name.as_bytes())
+        .map_err(|_| Failure::new("a sandbox's name has a NUL byte"))?;
+    tree::remove(parent.as_fd(), &name).step(format!("remove {}", state.display()))
+}
+
+/// Takes the lock of a sandbox's directory; `None` while somebody has it: the
+/// host that makes the sandbox, then its supervisor, for as long as it lives.
+///
+/// # Errors
+/// When the lock cannot be tried.
+pub fn take_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let lock = rustix::fs::open(state.join(LOCK), flags, Mode::RUSR | Mode::WUSR)
+        .step("open the sandbox's lock")?;
+    let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    match rustix::fs::flock(&lock, exclusive) {
+        Ok(()) => Ok(Some(lock)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error).step("take the sandbox's lock"),
+    }
+}
+
+/// Keeps the plan for whoever has to clean up or attach later.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
+    let bytes = postcard::to_stdvec(plan)
+        .map_err(|error| Failure::new(format!("write down the plan: {error}")))?;
+    fs::write(plan.state.join(PLAN), bytes).step("write down the plan")
+}
+
+/// The plan of a sandbox whose supervisor kept one.
+#[must_use]
+pub fn kept_plan(state: &Path) -> Option<Plan> {
+    postcard::from_bytes(&fs::read(state.join(PLAN)).ok()?).ok()
+}
+
+/// Makes the place for the changes to a directory, writable from inside.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_layers(plan: &Plan, identity: Identity) -> Result<(), Failure> {
+    let layers = plan.state.join(LAYERS);
+    rustix::fs::mkdir(&layers, Mode::from_raw_mode(0o755)).step("make a place for changes")?;
+    if identity == Identity::OwnRange {
+        let (uid, gid) =
+            (rustix::fs::Uid::from_raw(RANGE_START), rustix::fs::Gid::from_raw(RANGE_START));
+        rustix::fs::chown(&layers, Some(uid), Some(gid)).step("hand over the place for changes")?;
+    }
+    Ok(())
+}

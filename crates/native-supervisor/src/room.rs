@@ -1,0 +1,318 @@
+//! Building the room: everything the first process of a sandbox does between
+//! being cloned into its namespaces and becoming the guest.
+//!
+//! It starts as the user who makes the sandbox, with every capability inside
+//! the new user namespace and none outside, and ends as `agent` with none.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
+
+use crate::failure::{Failure, Step};
+use crate::identity::{AGENT, Identity};
+use crate::mounts::{self, Attributes, RootAccess};
+use crate::root;
+use crate::sys;
+use crate::wire::{NetworkPlan, Plan, WorkspacePlan};
+
+/// Where the layers and other parts of a sandbox are, out of its reach: under a
+/// mount that covers them.
+pub const VAULT: &str = "/.cofferdam";
+
+/// What the supervisor needs to know of a room to take snapshots of it.
+#[derive(Debug)]
+pub struct Vault {
+    /// The directory under the cover.
+    pub directory: OwnedFd,
+    /// The store of this sandbox's own layers, a name in the vault.
+    pub store: String,
+    /// The frozen layers, topmost first, as names in the vault.
+    pub lower: Vec<String>,
+}
+
+/// Files of kernel state that are nobody's business, shown empty.
+const MASKED_FILES: &[&str] = &[
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "sched_debug",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "vmallocinfo",
+];
+
+/// Directories of kernel state that are nobody's business, shown empty.
+const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi"];
+
+/// Directories of kernel controls, shown read-only.
+const READ_ONLY: &[&str] = &["bus", "fs", "irq", "sys"];
+
+const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Builds a sandbox's file system from the host's and moves into it. `base` is
+/// the workspace's directory where the supervisor has prepared it.
+///
+/// # Errors
+/// The step that failed.
+pub fn build(plan: &Plan, identity: Identity, base: Option<OwnedFd>) -> Result<Vault, Failure> {
+    isolate_mounts()?;
+    let sources = root::take(&plan.root)?;
+    let devices = take_devices()?;
+    let (base, store) = match &plan.workspace {
+        WorkspacePlan::Directory(directory) => {
+            let base = base.map_or_else(|| mounts::copy_of(directory), Ok)?;
+            mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;
+            (Some(base), mounts::copy_of(&plan.state.join("layers"))?)
+        }
+        _ => (None, sized_store(plan, identity)?),
+    };
+
+    let owner = identity.builder().to_string();
+    let options =
+        [("size", "8m"), ("nr_inodes", "8k"), ("mode", "755"), ("uid", &owner), ("gid", &owner)];
+    let new_root = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
+    let place = plan.state.join("root");
+    mounts::place(new_root, &place)?;
+    rustix::process::chdir(&place).step("enter the new root")?;
+    become_builder(identity)?;
+
+    let vault = Path::new(".cofferdam");
+    for directory in ["etc", "proc", "dev/pts", "dev/shm", "sys", "run", "tmp", "var", "home/agent"]
+    {
+        root::make_directories(Path::new(directory))?;
+    }
+    root::make_directories(&vault.join("empty"))?;
+    root::make_directories(Path::new("workspace"))?;
+    rustix::fs::symlink("/tmp", "var/tmp").step("link var/tmp")?;
+    rustix::fs::symlink("/run", "var/run").step("link var/run")?;
+    root::put(sources)?;
+    root::introduce(&plan.root, plan.network)?;
+    put_devices(devices)?;
+    mount_temporary(plan, identity)?;
+    mount_kernel_views()?;
+
+    let store_name = "s0".to_owned();
+    root::make_directories(&vault.join(&store_name))?;
+    mounts::place(store, vault.join(&store_name))?;
+    let mut lower = Vec::new();
+    if let Some(base) = base {
+        root::make_directories(&vault.join("base"))?;
+        mounts::place(base, vault.join("base"))?;
+        lower.push("base".to_owned());
+    }
+
+    rustix::process::pivot_root(".", ".").step("change the root")?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
+    rustix::process::chdir(VAULT).step("enter the vault")?;
+    open_workspace(identity, &store_name, 0, &lower)?;
+    close_vault(store_name, lower)
+}
+
+/// Builds a sandbox's file system from another's, whose mounts this process has
+/// a copy of, with a workspace on top of its frozen layers.
+///
+/// # Errors
+/// The step that failed.
+pub fn build_fork(plan: &Plan, identity: Identity, lower: &[String]) -> Result<Vault, Failure> {
+    isolate_mounts()?;
+    rustix::mount::unmount(VAULT, UnmountFlags::DETACH).step("uncover the layers")?;
+    mounts::seal_root(RootAccess::Open)?;
+    become_builder(identity)?;
+    rustix::process::chdir("/").step("enter the root")?;
+
+    let taken = |number: &u32| !Path::new(VAULT).join(format!("s{number}")).exists();
+    let number = (0..1000).find(taken).ok_or_else(|| Failure::new("too many forks of forks"))?;
+    let store_name = format!("s{number}");
+    let store = sized_store(plan, identity)?;
+    let place = Path::new(VAULT).join(&store_name);
+    root::make_directories(&place)?;
+    mounts::place(store, &place)?;
+
+    mount_temporary(plan, identity)?;
+    mount_kernel_views()?;
+    rustix::process::chdir(VAULT).step("enter the vault")?;
+    open_workspace(identity, &store_name, 0, lower)?;
+    close_vault(store_name, lower.to_vec())
+}
+
+/// Gives the sandbox's network namespace its loopback, and the proxy's listener
+/// where it may reach a proxy.
+///
+/// # Errors
+/// The step that failed.
+pub fn open_network(network: NetworkPlan) -> Result<Option<OwnedFd>, Failure> {
+    if network == NetworkPlan::Host {
+        return Ok(None);
+    }
+    sys::loopback_up().step("bring up the loopback interface")?;
+    let NetworkPlan::Proxy(port) = network else { return Ok(None) };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).step("listen for the proxy")?;
+    Ok(Some(listener.into()))
+}
+
+fn isolate_mounts() -> Result<(), Failure> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", flags).step("make all mounts private")
+}
+
+/// Files made from here on belong to root inside, where there is one.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn become_builder(identity: Identity) -> Result<(), Failure> {
+    let id = identity.builder();
+    let (uid, gid) = (rustix::thread::Uid::from_raw(id), rustix::thread::Gid::from_raw(id));
+    rustix::thread::set_thread_res_gid(gid, gid, gid).step("become the group inside")?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).step("become the user inside")
+}
+
+/// A file system of the workspace's size.
+fn sized_store(plan: &Plan, identity: Identity) -> Result<OwnedFd, Failure> {
+    let owner = identity.builder().to_string();
+    let size = plan.limits.disk.max(4096).to_string();
+    let inodes = plan.limits.inodes.saturating_add(16).to_string();
+    let options = [
+        ("size", size.as_str()),
+        ("nr_inodes", &inodes),
+        ("mode", "755"),
+        ("uid", &owner),
+        ("gid", &owner),
+    ];
+    mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)
+}
+
+/// Makes layer `number` of a store (where changes go, and the kernel's own
+/// working space beside it) and shows the workspace: the new layer over the
+/// frozen ones. The working directory is the vault.
+///
+/// # Errors
+/// The step that failed.
+pub fn open_workspace(
+    identity: Identity,
+    store: &str,
+    number: u32,
+    lower: &[String],
+) -> Result<(), Failure> {
+    let (upper, work) = (upper_of(store, number), format!("{store}/{number}/w"));
+    root::make_directories(Path::new(&upper))?;
+    root::make_directories(Path::new(&work))?;
+    hand_over(Path::new(&upper), identity, 0o755)?;
+    if lower.is_empty() {
+        return mounts::bind(Path::new(&upper), "/workspace", Attributes::WRITABLE);
+    }
+    mounts::stack(lower, &upper, &work, "/workspace")
+}
+
+/// Where the changes of layer `number` of a store are, in the vault.
+#[must_use]
+pub fn upper_of(store: &str, number: u32) -> String {
+    format!("{store}/{number}/u")
+}
+
+/// Gives a directory to `agent`.
+fn hand_over(directory: &Path, identity: Identity, mode: u32) -> Result<(), Failure> {
+    rustix::fs::chmod(directory, Mode::from_raw_mode(mode)).step("set a directory's mode")?;
+    if identity == Identity::OwnRange {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(AGENT), rustix::fs::Gid::from_raw(AGENT));
+        rustix::fs::chown(directory, Some(uid), Some(gid)).step("hand over a directory")?;
+    }
+    Ok(())
+}
+
+/// Hides the layers for good and seals the root.
+fn close_vault(store: String, lower: Vec<String>) -> Result<Vault, Failure> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(VAULT, flags, Mode::empty()).step("open the vault")?;
+    rustix::process::chdir("/").step("enter the root")?;
+    let options = [("size", "4k"), ("nr_inodes", "1"), ("mode", "000")];
+    let cover = mounts::new_file_system("tmpfs", &options, Attributes::READ_ONLY)?;
+    mounts::place(cover, VAULT)?;
+    mounts::seal_root(RootAccess::Sealed)?;
+    Ok(Vault { directory, store, lower })
+}
+
+fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
+    let take = |name: &&'static str| {
+        let device = mounts::copy_of(&Path::new("/dev").join(name))?;
+        mounts::restrict(device.as_fd(), Attributes::DEVICE)?;
+        Ok((*name, device))
+    };
+    DEVICES.iter().map(take).collect()
+}
+
+fn put_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
+    for (name, device) in devices {
+        let path = Path::new("dev").join(name);
+        root::make_file(&path, "")?;
+        mounts::place(device, &path)?;
+    }
+    let links = [
+        ("/proc/self/fd", "dev/fd"),
+        ("/proc/self/fd/0", "dev/stdin"),
+        ("/proc/self/fd/1", "dev/stdout"),
+        ("/proc/self/fd/2", "dev/stderr"),
+        ("pts/ptmx", "dev/ptmx"),
+    ];
+    for (target, link) in links {
+        rustix::fs::symlink(target, link).step(format!("link {link}"))?;
+    }
+    Ok(())
+}
+
+/// `/tmp`, the home and shared memory, all on one file system of limited size.
+fn mount_temporary(plan: &Plan, identity: Identity) -> Result<(), Failure> {
+    let size = (plan.limits.memory / 2).max(1 << 20).to_string();
+    let inodes = plan.limits.inodes.saturating_add(16).to_string();
+    let options = [("size", size.as_str()), ("nr_inodes", &inodes), ("mode", "755")];
+    let temporary = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
+    // The kernel's own view of the detached mount is not reachable by name, so
+    // it is put where the vault is and its directories are shown from there.
+    let place = Path::new(".cofferdam/temporary");
+    root::make_directories(place)?;
+    mounts::place(temporary, place)?;
+    for (name, target, mode) in
+        [("tmp", "tmp", 0o1777), ("home", "home/agent", 0o755), ("shm", "dev/shm", 0o1777)]
+    {
+        let directory = place.join(name);
+        root::make_directories(&directory)?;
+        hand_over(&directory, identity, mode)?;
+        mounts::bind(&directory, target, Attributes::WRITABLE)?;
+    }
+    Ok(())
+}
+
+/// The processes of this sandbox, and its terminals.
+fn mount_kernel_views() -> Result<(), Failure> {
+    let processes = mounts::new_file_system("proc", &[], Attributes::KERNEL)?;
+    mounts::place(processes, "proc")?;
+    for name in READ_ONLY {
+        let path = Path::new("proc").join(name);
+        if path.exists() {
+            mounts::bind(&path, &path, Attributes::READ_ONLY)?;
+        }
+    }
+    for name in MASKED_FILES {
+        let path = Path::new("proc").join(name);
+        if path.exists() {
+            mounts::bind(Path::new("dev/null"), &path, Attributes::DEVICE)?;
+        }
+    }
+    for name in MASKED_DIRECTORIES {
+        let path = Path::new("proc").join(name);
+        if path.exists() {
+            mounts::bind(Path::new(".cofferdam/empty"), &path, Attributes::READ_ONLY)?;
+        }
+    }
+    let options = [("mode", "0620"), ("ptmxmode", "0666")];
+    let terminals = mounts::new_file_system("devpts", &options, Attributes::DEVICE)?;
+    mounts::place(terminals, "dev/pts")
+}

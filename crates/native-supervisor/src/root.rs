@@ -1,0 +1,235 @@
+//! What a sandbox's root directory holds: programs and their data, read-only,
+//! and the few files of `/etc` that programs cannot do without.
+//!
+//! The host's root is taken by an allow-list. No home, no socket, no state of a
+//! service and no configuration that may hold a secret is on it.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+
+use crate::failure::{Failure, Step};
+use crate::identity::AGENT;
+use crate::mounts::{self, Attributes};
+use crate::wire::{NetworkPlan, RootPlan};
+
+/// Directories of the host with programs and their data.
+const PROGRAMS: &[&str] =
+    &["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "nix", "gnu"];
+
+/// Entries of the host's `/etc` that programs read and that hold no secret.
+const CONFIGURATION: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "chromium",
+    "chromium.d",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gtk-3.0",
+    "inputrc",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "java-25-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "localtime",
+    "magic",
+    "mime.types",
+    "openbox",
+    "os-release",
+    "perl",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "python3.14",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "xdg",
+];
+
+/// Top-level entries of an image that the sandbox provides itself.
+const PROVIDED: &[&str] =
+    &["dev", "proc", "sys", "tmp", "run", "workspace", "home", "root", "boot", "mnt", "media"];
+
+/// One thing to be put into a root, taken from the host while that is possible.
+pub struct Source {
+    target: PathBuf,
+    content: Content,
+}
+
+enum Content {
+    /// Files of the host, shown read-only.
+    Mount(OwnedFd, Shape),
+    /// A symbolic link.
+    Link(PathBuf),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Directory,
+    File,
+}
+
+/// Takes from the host what the plan names. Runs with the identity of the
+/// process that made the sandbox, because that may read what a sandbox may not.
+///
+/// # Errors
+/// When something that was asked for by name is not there.
+pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
+    let mut sources = Vec::new();
+    match plan {
+        RootPlan::Host(readable) => {
+            for name in PROGRAMS {
+                sources.extend(take_entry(&Path::new("/").join(name), Path::new(name))?);
+            }
+            for name in CONFIGURATION {
+                let target = Path::new("etc").join(name);
+                sources.extend(take_entry(&Path::new("/").join(&target), &target)?);
+            }
+            for path in readable {
+                let target = path.strip_prefix("/").map_err(|_| {
+                    Failure::new(format!("{} is not an absolute path", path.display()))
+                })?;
+                let source = take_entry(path, target)?;
+                sources.push(source.ok_or_else(|| Failure {
+                    step: format!("read {}", path.display()),
+                    errno: libc::ENOENT,
+                })?);
+            }
+        }
+        RootPlan::Image(image) => {
+            let entries = fs::read_dir(image).step(format!("read image {}", image.display()))?;
+            for entry in entries {
+                let entry = entry.step(format!("read image {}", image.display()))?;
+                let name = entry.file_name();
+                if !PROVIDED.iter().any(|provided| *provided == name) {
+                    sources.extend(take_entry(&entry.path(), Path::new(&name))?);
+                }
+            }
+        }
+    }
+    Ok(sources)
+}
+
+fn take_entry(path: &Path, target: &Path) -> Result<Option<Source>, Failure> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(None) };
+    let target = target.to_path_buf();
+    let kind = metadata.file_type();
+    if kind.is_symlink() {
+        let link = fs::read_link(path).step(format!("read the link {}", path.display()))?;
+        return Ok(Some(Source { target, content: Content::Link(link) }));
+    }
+    let shape = if kind.is_dir() {
+        Shape::Directory
+    } else if kind.is_file() {
+        Shape::File
+    } else {
+        return Ok(None);
+    };
+    let mount = mounts::copy_of(path)?;
+    mounts::restrict(mount.as_fd(), Attributes::READ_ONLY)?;
+    Ok(Some(Source { target, content: Content::Mount(mount, shape) }))
+}
+
+/// Puts everything into the root that is being built in the working directory.
+///
+/// # Errors
+/// When a place cannot be made.
+pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
+    for Source { target, content } in sources {
+        let parent = target.parent().unwrap_or(Path::new(""));
+        make_directories(parent)?;
+        match content {
+            Content::Link(link) => {
+                rustix::fs::symlink(&link, &target).step(format!("link {}", target.display()))?;
+            }
+            Content::Mount(mount, Shape::Directory) => {
+                make_directories(&target)?;
+                mounts::place(mount, &target)?;
+            }
+            Content::Mount(mount, Shape::File) => {
+                make_file(&target, "")?;
+                mounts::place(mount, &target)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The files of `/etc` that say who and where we are. An image's own `/etc` is
+/// read-only: there each is shown in place of the image's file, if it has one.
+///
+/// # Errors
+/// When one cannot be written.
+pub fn introduce(plan: &RootPlan, network: NetworkPlan) -> Result<(), Failure> {
+    let shell = if Path::new("bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let resolver = match network {
+        NetworkPlan::Host => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+        _ => "# no names are resolved in this sandbox\n".to_owned(),
+    };
+    let names = if network == NetworkPlan::Host { "files dns" } else { "files" };
+    let files = [
+        (
+            "passwd",
+            format!(
+                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
+                 agent:x:{AGENT}:{AGENT}:agent:/home/agent:{shell}\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("group", format!("root:x:0:\nagent:x:{AGENT}:\nnogroup:x:65534:\n")),
+        ("hosts", "127.0.0.1 localhost cofferdam\n::1 localhost\n".to_owned()),
+        ("hostname", "cofferdam\n".to_owned()),
+        ("nsswitch.conf", format!("passwd: files\ngroup: files\nhosts: {names}\n")),
+        ("resolv.conf", resolver),
+    ];
+    for (name, content) in files {
+        let target = Path::new("etc").join(name);
+        match plan {
+            RootPlan::Host(_) => make_file(&target, &content)?,
+            RootPlan::Image(_) => {
+                if target.is_file() {
+                    let own = Path::new(".cofferdam").join(name);
+                    make_file(&own, &content)?;
+                    mounts::bind(&own, &target, Attributes::READ_ONLY)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a directory and its missing parents.
+///
+/// # Errors
+/// When one cannot be made.
+pub fn make_directories(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str().is_empty() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).step(format!("make {}", path.display()))
+}
+
+/// Makes a file with this content.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_file(path: &Path, content: &str) -> Result<(), Failure> {
+    fs::write(path, content).step(format!("write {}", path.display()))?;
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o644)).step("set a file's mode")
+}

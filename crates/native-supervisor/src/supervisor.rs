@@ -1,0 +1,417 @@
+//! The life of one sandbox, from its plan to its removal.
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
+    socket_with,
+};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
+
+use crate::audit::Auditor;
+use crate::cgroup::{Groups, Places};
+use crate::failure::{Failure, Step, ignore};
+use crate::identity::Identity;
+use crate::remains;
+use crate::room::Vault;
+use crate::snapshot::Workspace;
+use crate::start::{self, Ingredients, Lent, Progress, Starting};
+use crate::wire::{self, Built, Order, Plan, Report, WorkspacePlan};
+
+/// How long a control group may take to let itself be removed.
+const REMOVAL: Duration = Duration::from_secs(5);
+
+/// How long the first process may take to become the guest.
+const START: Duration = Duration::from_secs(30);
+
+/// How often records are written down when nobody asks.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// At most this many hosts are attached at once.
+const MAX_HOSTS: usize = 8;
+
+/// Makes the sandbox that the host on standard input asks for, and stays until
+/// it is gone.
+#[must_use]
+pub fn main() -> ExitCode {
+    let host = match rustix::io::dup(rustix::stdio::stdin()) {
+        Ok(host) => host,
+        Err(_) => return ExitCode::FAILURE,
+    };
+    let outcome = match wire::receive::<Plan>(&host) {
+        Ok(Some((plan, descriptors))) => Supervisor::begin(plan, descriptors, &host),
+        Ok(None) => return ExitCode::FAILURE,
+        Err(failure) => Err(failure),
+    };
+    match outcome {
+        Ok(supervisor) => supervisor.watch(host),
+        Err(failure) => {
+            // Without a host nobody needs to know.
+            ignore(wire::send(&host, &Report::Failed(failure), &[]));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A sandbox that runs.
+struct Supervisor {
+    plan: Plan,
+    built: Built,
+    groups: Groups,
+    child: OwnedFd,
+    init_handle: OwnedFd,
+    workspace: Workspace,
+    auditor: Option<Auditor>,
+    proxy: Option<OwnedFd>,
+    door: Option<OwnedFd>,
+    _lock: OwnedFd,
+}
+
+/// What the first process has handed out so far.
+#[derive(Default)]
+struct Parts {
+    /// Of a fork, its number and a descriptor; else those of the child.
+    init: Option<(u32, OwnedFd)>,
+    vault: Option<Vault>,
+    proxy: Option<OwnedFd>,
+    landlock: u32,
+    auditor: Option<Auditor>,
+}
+
+impl Supervisor {
+    fn begin(plan: Plan, descriptors: Vec<OwnedFd>, host: &OwnedFd) -> Result<Self, Failure> {
+        rustix::process::setsid().step("begin a session")?;
+        // The host's directories, processes and groups are all reached by name.
+        rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
+        ignore(rustix::thread::set_name(c"cofferdam-super"));
+        allow_many_files();
+        let mut descriptors = descriptors.into_iter();
+        let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
+        let groups = Groups::make(&Places::find(), &plan.id, &plan.limits);
+        let begun = Self::build(&plan, descriptors, &groups, lock, host);
+        match begun {
+            Ok((supervisor, ready)) => {
+                let supervisor = Self { groups, ..supervisor };
+                wire::send(host, &ready, &[]).step("report to the host").map(|()| supervisor)
+            }
+            Err(failure) => {
+                groups.remove(REMOVAL);
+                // What cannot be removed now is found and removed later.
+                ignore(remains::remove_state(&plan.state));
+                Err(failure)
+            }
+        }
+    }
+
+    fn build(
+        plan: &Plan,
+        mut descriptors: impl Iterator<Item = OwnedFd>,
+        groups: &Groups,
+        lock: OwnedFd,
+        host: &OwnedFd,
+    ) -> Result<(Self, Report), Failure> {
+        let guest = descriptors.next().ok_or_else(|| Failure::new("the guest is missing"))?;
+        let lent = match (descriptors.next(), descriptors.next()) {
+            (Some(user), Some(mounts)) => Some(Lent { user, mounts }),
+            _ => None,
+        };
+        let uid_map = std::fs::read_to_string("/proc/self/uid_map").step("read /proc")?;
+        let identity = Identity::choose(&uid_map);
+        rustix::fs::mkdir("root", Mode::RWXU).step("make a mount point")?;
+        if matches!(plan.workspace, WorkspacePlan::Directory(_)) {
+            remains::make_layers(plan, identity)?;
+        }
+        remains::keep_plan(plan)?;
+        let listener = listen_at(remains::GUEST, SocketType::STREAM)?;
+        let door = match plan.linger_ms {
+            Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
+            None => None,
+        };
+        let starting = start::start(Ingredients { plan, identity, groups, guest, listener, lent })?;
+        let mut parts = Parts::default();
+        if let Err(failure) = follow(&starting, plan, host, &mut parts) {
+            ignore(pidfd_send_signal(&starting.child, Signal::KILL));
+            ignore(start::wait(&starting.child));
+            return Err(failure);
+        }
+        let Starting { child, child_pid, .. } = starting;
+        let (init, init_handle) = match parts.init {
+            Some(init) => init,
+            None => (child_pid, child.try_clone().step("duplicate a descriptor")?),
+        };
+        let vault = parts.vault.ok_or_else(|| Failure::new("the room was not handed over"))?;
+        let namespaces = Lent {
+            user: start::open_namespace(init, "user")?,
+            mounts: start::open_namespace(init, "mnt")?,
+        };
+        let sized = !matches!(plan.workspace, WorkspacePlan::Directory(_));
+        let built = Built {
+            init,
+            groups: groups.kind(),
+            groups_hold: groups.hold(),
+            sized_workspace: sized,
+            landlock: parts.landlock,
+            own_user_range: identity == Identity::OwnRange,
+            audit: parts.auditor.is_some(),
+        };
+        let supervisor = Self {
+            plan: plan.clone(),
+            built: built.clone(),
+            groups: Groups::default(),
+            child,
+            init_handle,
+            workspace: Workspace::new(vault, identity, namespaces),
+            auditor: parts.auditor,
+            proxy: parts.proxy,
+            door,
+            _lock: lock,
+        };
+        Ok((supervisor, Report::Ready(built)))
+    }
+
+    /// Serves hosts and the audit trail until the sandbox is to end.
+    fn watch(mut self, host: OwnedFd) -> ExitCode {
+        let mut hosts = vec![host];
+        let mut alone_since: Option<Instant> = None;
+        let mut flush_at: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            let linger = Duration::from_millis(self.plan.linger_ms.unwrap_or(0));
+            let lonely_until = alone_since.map(|since| since + linger);
+            if lonely_until.is_some_and(|until| now >= until) {
+                break;
+            }
+            if flush_at.is_some_and(|at| now >= at) {
+                self.auditor.iter_mut().for_each(Auditor::flush);
+                flush_at = None;
+            }
+            let wake = [lonely_until, flush_at].into_iter().flatten().min();
+            let Ready { ended, reported, knocked, spoke } = self.poll(&hosts, wake);
+            if ended {
+                break;
+            }
+            if reported {
+                self.auditor.iter_mut().for_each(Auditor::attend);
+                flush_at = flush_at.or(Some(Instant::now() + FLUSH));
+            }
+            if knocked && let Some(host) = self.admit(hosts.len()) {
+                hosts.push(host);
+                alone_since = None;
+            }
+            let Some(index) = spoke else { continue };
+            let Some(host) = hosts.get(index) else { continue };
+            match wire::receive::<Order>(host) {
+                Ok(Some((Order::Close, _))) => break,
+                Ok(Some((order, _))) => {
+                    if self.obey(order, index, &hosts).is_err() {
+                        drop(hosts.remove(index));
+                    }
+                }
+                Ok(None) | Err(_) => drop(hosts.remove(index)),
+            }
+            if hosts.is_empty() && alone_since.is_none() {
+                alone_since = Some(Instant::now());
+            }
+        }
+        self.end(&hosts)
+    }
+
+    fn poll(&self, hosts: &[OwnedFd], wake: Option<Instant>) -> Ready {
+        let mut watched = vec![PollFd::new(&self.init_handle, PollFlags::IN)];
+        let report = self.auditor.as_ref().map(|auditor| {
+            watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
+            watched.len() - 1
+        });
+        let knock = self.door.as_ref().map(|door| {
+            watched.push(PollFd::new(door, PollFlags::IN));
+            watched.len() - 1
+        });
+        let first_host = watched.len();
+        watched.extend(hosts.iter().map(|host| PollFd::new(host, PollFlags::IN)));
+        let timeout = wake.map(|wake| timespec(wake.saturating_duration_since(Instant::now())));
+        if poll(&mut watched, timeout.as_ref()).is_err() {
+            return Ready::default(); // interrupted
+        }
+        let active = |index: usize| watched.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        Ready {
+            ended: active(0),
+            reported: report.is_some_and(active),
+            knocked: knock.is_some_and(active),
+            spoke: (0..hosts.len()).find(|index| active(first_host + index)),
+        }
+    }
+
+    fn admit(&self, attached: usize) -> Option<OwnedFd> {
+        let (host, _) = acceptfrom_with(self.door.as_ref()?, SocketFlags::CLOEXEC).ok()?;
+        (attached < MAX_HOSTS).then_some(host)
+    }
+
+    fn obey(&mut self, order: Order, index: usize, hosts: &[OwnedFd]) -> Result<(), Failure> {
+        let Some(host) = hosts.get(index) else { return Ok(()) };
+        let answer = |report: &Report, beside: &[std::os::fd::BorrowedFd<'_>]| {
+            wire::send(host, report, beside).step("answer the host")
+        };
+        match order {
+            Order::Describe => answer(&Report::Ready(self.built.clone()), &[]),
+            Order::OomKills => answer(&Report::OomKills(self.groups.oom_kills()), &[]),
+            Order::WriteAudit => {
+                self.auditor.iter_mut().for_each(Auditor::flush);
+                answer(&Report::AuditWritten, &[])
+            }
+            Order::Snapshot => {
+                let auditor = &mut self.auditor;
+                let snapshot = self.workspace.freeze(self.built.init, &self.groups, || {
+                    auditor.iter_mut().for_each(attend_waiting);
+                });
+                answer(&Report::Snapshot(snapshot), &[])
+            }
+            Order::Lend(number) => match self.workspace.layers(number) {
+                Some(layers) => {
+                    let Lent { user, mounts } = self.workspace.namespaces();
+                    answer(&Report::Lent(Ok(layers.clone())), &[user.as_fd(), mounts.as_fd()])
+                }
+                None => {
+                    let failure = Failure::new(format!("there is no snapshot {number}"));
+                    answer(&Report::Lent(Err(failure)), &[])
+                }
+            },
+            Order::Egress => {
+                let beside: Vec<_> = self.proxy.iter().map(AsFd::as_fd).collect();
+                answer(&Report::Egress, &beside)
+            }
+            Order::Close => Ok(()),
+        }
+    }
+
+    /// Kills everything, keeps what belongs to the user, removes the rest, and
+    /// tells the hosts.
+    fn end(mut self, hosts: &[OwnedFd]) -> ExitCode {
+        // A frozen group is thawed first by its removal; a first process that is
+        // already dead needs no signal.
+        ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
+        self.auditor.take(); // nobody is asked any more; waiting calls fail
+        self.groups.thaw();
+        ignore(start::wait(&self.child));
+        self.groups.remove(REMOVAL);
+        let applied = remains::apply_changes(&self.plan);
+        let outcome = applied.and_then(|()| {
+            rustix::process::chdir("/").step("leave the sandbox's directory")?;
+            remains::remove_state(&self.plan.state)
+        });
+        let code = if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        for host in hosts {
+            ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
+        }
+        code
+    }
+}
+
+/// What there is to do.
+#[derive(Default)]
+struct Ready {
+    ended: bool,
+    reported: bool,
+    knocked: bool,
+    spoke: Option<usize>,
+}
+
+/// Takes what the first process hands out, until it is the guest. Its last
+/// steps are themselves reported calls, which must be answered meanwhile.
+fn follow(
+    starting: &Starting,
+    plan: &Plan,
+    host: &OwnedFd,
+    parts: &mut Parts,
+) -> Result<(), Failure> {
+    let deadline = Instant::now() + START;
+    loop {
+        let mut watched = vec![PollFd::new(&starting.progress, PollFlags::IN)];
+        if let Some(auditor) = &parts.auditor {
+            watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
+        }
+        watched.push(PollFd::new(host, PollFlags::empty())); // only its end is of interest
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Failure::new("the first process did not start in time"));
+        }
+        if poll(&mut watched, Some(&timespec(left))).is_err() {
+            continue;
+        }
+        let happened: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if happened.last() == Some(&true) {
+            return Err(Failure::new("the host is gone"));
+        }
+        if happened.len() == 3 && happened.get(1) == Some(&true) {
+            parts.auditor.iter_mut().for_each(Auditor::attend);
+        }
+        if happened.first() != Some(&true) {
+            continue;
+        }
+        let Some((progress, beside)) = wire::receive::<Progress>(&starting.progress)? else {
+            // The socket closed: the guest's program runs, if it got that far.
+            return if parts.vault.is_some() {
+                Ok(())
+            } else {
+                Err(Failure::new("the first process died while it was being set up"))
+            };
+        };
+        let mut beside = beside.into_iter();
+        match progress {
+            Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
+            Progress::Built { store, lower } => {
+                parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
+                parts.proxy = beside.next();
+            }
+            Progress::Confined { landlock } => {
+                parts.landlock = landlock;
+                if let Some(listener) = beside.next() {
+                    let init = parts.init.as_ref().map_or(starting.child_pid, |(pid, _)| *pid);
+                    let trail = File::create(plan.state.join(remains::TRAIL))
+                        .step("begin the audit trail")?;
+                    parts.auditor = Some(Auditor::new(listener, init, trail));
+                }
+            }
+            Progress::Failed(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Attends to every call that waits now.
+fn attend_waiting(auditor: &mut Auditor) {
+    for _ in 0..1000 {
+        let mut watched = [PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN)];
+        let now = timespec(Duration::ZERO);
+        if !matches!(poll(&mut watched, Some(&now)), Ok(1)) {
+            return;
+        }
+        auditor.attend();
+    }
+}
+
+fn listen_at(name: &str, kind: SocketType) -> Result<OwnedFd, Failure> {
+    let socket =
+        socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).step("make a socket")?;
+    let address = SocketAddrUnix::new(Path::new(name)).step("name a socket")?;
+    bind(&socket, &address).step(format!("bind {name}"))?;
+    listen(&socket, 8).step(format!("listen at {name}"))?;
+    Ok(socket)
+}
+
+/// Removing and applying deep trees takes a descriptor a level.
+fn allow_many_files() {
+    let now = getrlimit(Resource::Nofile);
+    ignore(setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum }));
+}
+
+fn timespec(duration: Duration) -> rustix::time::Timespec {
+    rustix::time::Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

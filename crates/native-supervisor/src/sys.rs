@@ -1,0 +1,333 @@
+//! The system calls that no safe wrapper exists for, each behind a safe one.
+//! All of the crate's unsafe code is here.
+#![expect(unsafe_code, reason = "system calls without a safe wrapper")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use crate::filter::Instruction;
+
+/// Where this process finds itself after [`clone_process`].
+pub enum Cloned {
+    /// In the new process.
+    Child,
+    /// In the old one, with the new one's number and a descriptor of it.
+    Parent(u32, OwnedFd),
+}
+
+/// Makes a process with namespaces of its own.
+///
+/// The caller has one thread, so the child may do whatever the parent may.
+///
+/// # Errors
+/// Those of `clone3`.
+pub fn clone_process(flags: u64, birthplace: Option<BorrowedFd<'_>>) -> io::Result<Cloned> {
+    let mut pidfd: RawFd = -1;
+    let mut arguments = libc::clone_args {
+        flags: flags | libc::CLONE_PIDFD as u64,
+        pidfd: ptr::addr_of_mut!(pidfd) as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: libc::SIGCHLD as u64,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    if let Some(group) = birthplace {
+        const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000; // libc's is too narrow
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = group.as_raw_fd() as u64;
+    }
+    // SAFETY: the arguments are complete and live across the call; without
+    // CLONE_VM the child gets a copy of this process's memory and stack.
+    let pid = unsafe {
+        libc::syscall(libc::SYS_clone3, ptr::addr_of_mut!(arguments), size_of::<libc::clone_args>())
+    };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Cloned::Child),
+        // SAFETY: the kernel stored a new descriptor, which nobody else owns.
+        pid => Ok(Cloned::Parent(pid as u32, unsafe { OwnedFd::from_raw_fd(pidfd) })),
+    }
+}
+
+/// How far a change of a mount reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// This mount only.
+    This,
+    /// This mount and all below it.
+    AllBelow,
+}
+
+/// Sets and clears attributes of a mount; maps its owners by a user namespace
+/// where one is given.
+///
+/// # Errors
+/// Those of `mount_setattr`.
+pub fn set_mount_attributes(
+    mount: BorrowedFd<'_>,
+    reach: Reach,
+    set: u64,
+    clear: u64,
+    owners: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let mut attributes =
+        libc::mount_attr { attr_set: set, attr_clr: clear, propagation: 0, userns_fd: 0 };
+    if let Some(namespace) = owners {
+        attributes.attr_set |= libc::MOUNT_ATTR_IDMAP;
+        attributes.userns_fd = namespace.as_raw_fd() as u64;
+    }
+    let flags = match reach {
+        Reach::This => libc::AT_EMPTY_PATH,
+        Reach::AllBelow => libc::AT_EMPTY_PATH | libc::AT_RECURSIVE,
+    };
+    // SAFETY: the path is a constant C string and the structure lives across the
+    // call with its true size.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags as libc::c_uint,
+            ptr::addr_of_mut!(attributes),
+            size_of::<libc::mount_attr>(),
+        )
+    })
+    .map(|_| ())
+}
+
+/// Installs a system-call filter for ever; with `notify`, returns the descriptor
+/// on which the calls it reports arrive.
+///
+/// # Errors
+/// Those of `seccomp`.
+pub fn install_filter(program: &[Instruction], notify: bool) -> io::Result<Option<OwnedFd>> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    let install = |flags: libc::c_ulong| {
+        // SAFETY: the program outlives the call and its length is true; the
+        // kernel only reads it.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                ptr::addr_of!(program),
+            )
+        })
+    };
+    if !notify {
+        return install(0).map(|_| None);
+    }
+    // A reported call should not be interrupted by ordinary signals while the
+    // supervisor looks at it; kernels before 5.19 cannot promise that.
+    const WAIT_KILLABLE_RECV: libc::c_ulong = 1 << 5;
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let descriptor = match install(listener | WAIT_KILLABLE_RECV) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => install(listener)?,
+        other => other?,
+    };
+    // SAFETY: the kernel returned a new descriptor, which nobody else owns.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) }))
+}
+
+/// A reported system call.
+pub type Notification = libc::seccomp_notif;
+
+/// Asks for quick hand-over between a reporting process and the supervisor.
+pub fn notify_synchronously(listener: BorrowedFd<'_>) {
+    const SECCOMP_IOCTL_NOTIF_SET_FLAGS: libc::c_ulong = 0x4008_2104;
+    const SYNC_WAKE_UP: libc::c_ulong = 1;
+    // SAFETY: this request takes its argument by value. Kernels before 6.6 do not
+    // know it and refuse; nothing depends on it but speed.
+    unsafe {
+        libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+    }
+}
+
+/// Takes the next reported call.
+///
+/// # Errors
+/// `ENOENT` when the process has gone meanwhile.
+pub fn next_notification(listener: BorrowedFd<'_>) -> io::Result<Notification> {
+    const SECCOMP_IOCTL_NOTIF_RECV: libc::c_ulong = 0xc050_2100;
+    // SAFETY: all-zero is a valid value, and the one the kernel demands.
+    let mut notification: Notification = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure has the size the request's number says and lives
+    // across the call.
+    check(unsafe {
+        libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_RECV, ptr::addr_of_mut!(notification))
+    } as libc::c_long)?;
+    Ok(notification)
+}
+
+/// Lets a reported call go on.
+///
+/// # Errors
+/// `ENOENT` when the process has gone meanwhile.
+pub fn let_go_on(listener: BorrowedFd<'_>, id: u64) -> io::Result<()> {
+    const SECCOMP_IOCTL_NOTIF_SEND: libc::c_ulong = 0xc018_2101;
+    let mut response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: 0,
+        flags: libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32,
+    };
+    // SAFETY: the structure has the size the request's number says and lives
+    // across the call.
+    check(unsafe {
+        libc::ioctl(listener.as_raw_fd(), SECCOMP_IOCTL_NOTIF_SEND, ptr::addr_of_mut!(response))
+    } as libc::c_long)
+    .map(|_| ())
+}
+
+/// Reads another process's memory into `buffer`, a page at a time; returns how
+/// much there was before the first page that is not there.
+///
+/// # Errors
+/// When nothing could be read.
+pub fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    const PAGE: usize = 4096;
+    let mut done = 0;
+    while done < buffer.len() {
+        let at = address.wrapping_add(done as u64);
+        let wanted = (PAGE - (at as usize % PAGE)).min(buffer.len() - done);
+        let rest = buffer.get_mut(done..done + wanted).unwrap_or_default();
+        let local = libc::iovec { iov_base: rest.as_mut_ptr().cast(), iov_len: rest.len() };
+        let remote = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: rest.len() };
+        // SAFETY: `local` is a live, writable buffer of that length; `remote` is
+        // checked by the kernel.
+        let read = unsafe {
+            libc::process_vm_readv(pid as i32, &raw const local, 1, &raw const remote, 1, 0)
+        };
+        match usize::try_from(read) {
+            Ok(read) if read > 0 => done += read,
+            _ if done > 0 => break,
+            _ => return Err(io::Error::last_os_error()),
+        }
+    }
+    Ok(done)
+}
+
+/// Becomes another program, given by descriptor. Returns only on failure.
+pub fn execute(program: BorrowedFd<'_>, arguments: &[&CStr], environment: &[CString]) -> io::Error {
+    let list = |strings: &mut dyn Iterator<Item = *const libc::c_char>| {
+        strings.chain(std::iter::once(ptr::null())).collect::<Vec<_>>()
+    };
+    let arguments = list(&mut arguments.iter().map(|argument| argument.as_ptr()));
+    let environment = list(&mut environment.iter().map(|variable| variable.as_ptr()));
+    // SAFETY: both lists are of live C strings and end with a null pointer.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}
+
+/// Brings the loopback interface of this network namespace up.
+///
+/// # Errors
+/// When the interface cannot be configured.
+pub fn loopback_up() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all-zero is a valid value of this structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (slot, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+        *slot = *byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the structure is complete and lives across the call.
+    check(unsafe {
+        libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS, ptr::addr_of!(request))
+    } as libc::c_long)
+    .map(|_| ())
+}
+
+/// Makes the control groups this process is in the topmost it can see.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn hide_groups() -> io::Result<()> {
+    // SAFETY: only the view of the control groups changes; descriptors, memory
+    // and threads are not touched.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) }
+        .map_err(io::Error::from)
+}
+
+/// The version of Landlock, 0 without.
+#[must_use]
+pub fn landlock_version() -> u32 {
+    const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no structure and only answers.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::null::<libc::c_void>(),
+            0usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Has the kernel kill this process when its parent dies.
+///
+/// # Errors
+/// Never, in practice.
+pub fn die_with_parent() -> io::Result<()> {
+    // SAFETY: this request takes numbers only.
+    check(libc::c_long::from(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) }))
+        .map(|_| ())
+}
+
+/// Duplicates a descriptor to a number of the caller's choice and lets it
+/// survive the next program. Whatever had that number is closed.
+///
+/// # Errors
+/// When there is no such descriptor.
+pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
+    if descriptor.as_raw_fd() == number {
+        // SAFETY: this request takes numbers only.
+        return check(libc::c_long::from(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }))
+            .map(|_| ());
+    }
+    // SAFETY: the process has one thread and the caller says that nobody owns
+    // the number any more.
+    check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(|_| ())
+}
+
+/// Marks every descriptor from `first` on to be closed by the next program.
+///
+/// # Errors
+/// Those of `close_range`.
+pub fn close_on_execute_from(first: u32) -> io::Result<()> {
+    // SAFETY: descriptors are only marked, none is closed.
+    check(libc::c_long::from(unsafe {
+        libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32)
+    }))
+    .map(|_| ())
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

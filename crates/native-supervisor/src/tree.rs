@@ -1,0 +1,371 @@
+//! File trees that a sandbox wrote, handled from outside: removed, copied, and
+//! laid over a directory. Everything goes by descriptor, one name at a time, so
+//! no link is ever followed, and nothing that is not a file is ever opened.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::failure::{Failure, Step};
+
+/// Trees deeper than this are refused rather than climbed.
+const MAX_DEPTH: usize = 2000;
+
+/// A directory below another, whatever its permissions.
+///
+/// # Errors
+/// When it is not there or no directory.
+pub fn enter(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            // Its owner took its own right to read it; give it back.
+            rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
+            rustix::fs::openat(parent, name, flags, Mode::empty())
+        }
+        other => other,
+    }
+}
+
+/// The names in a directory, without itself and its parent.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn names(directory: BorrowedFd<'_>) -> rustix::io::Result<Vec<CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if entry.file_name() != c"." && entry.file_name() != c".." {
+            names.push(entry.file_name().to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Removes a name and all below it; one that is not there is fine.
+///
+/// # Errors
+/// When something cannot be removed.
+pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {}
+        other => return other,
+    }
+    // A stack of directories instead of calls: trees may be deeper than the
+    // program's stack, and than the number of files it may have open. When
+    // there are too many open, the deepest part is moved up and removed first.
+    let mut lifted = 0u32;
+    let mut open: Vec<(OwnedFd, CString)> = vec![(enter(parent, name)?, name.to_owned())];
+    while let Some((directory, _)) = open.last() {
+        let mut below = None;
+        for name in names(directory.as_fd())? {
+            match rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR | Errno::PERM) => {
+                    match rustix::fs::unlinkat(directory, &name, AtFlags::REMOVEDIR) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                            below = Some((enter(directory.as_fd(), &name)?, name));
+                            break;
+                        }
+                        Err(Errno::ACCESS) => {
+                            below = Some((enter(directory.as_fd(), &name)?, name));
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(Errno::ACCESS) => {
+                    rustix::fs::fchmod(directory, Mode::RWXU)?;
+                    rustix::fs::unlinkat(directory, &name, AtFlags::empty())?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some((next, name)) = below {
+            if open.len() >= 512 {
+                // Move the subtree up to the top and begin again from there.
+                let Some((top, _)) = open.first() else { break };
+                let place = format!(".cofferdam-lifted-{lifted}");
+                lifted += 1;
+                if let Some((deep, _)) = open.last() {
+                    rustix::fs::renameat(deep, &name, top, place)?;
+                }
+                open.truncate(1);
+                continue;
+            }
+            open.push((next, name));
+            continue;
+        }
+        let Some((_, name)) = open.pop() else { break };
+        let above = open.last().map_or(parent, |(directory, _)| directory.as_fd());
+        rustix::fs::unlinkat(above, &name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
+}
+
+/// Who owns what is laid over a directory, where that is not who wrote it.
+pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
+
+/// Lays the changes of a layer over a directory: new and changed files replace
+/// what is there, whiteouts remove it. Set-id bits do not survive. The layer is
+/// used up by this.
+///
+/// # Errors
+/// The first thing that cannot be done; what was done stays, and the layer
+/// keeps the rest, so that it can be tried again.
+pub fn lay_over(
+    layer: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    owner: Owner,
+) -> Result<(), Failure> {
+    lay_over_at(layer, directory, owner, 0)
+}
+
+fn lay_over_at(
+    layer: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    owner: Owner,
+    depth: usize,
+) -> Result<(), Failure> {
+    if depth > MAX_DEPTH {
+        return Err(Failure::new(format!("directories are nested more than {MAX_DEPTH} deep")));
+    }
+    for name in names(layer).step("read the changes")? {
+        let shown = name.to_string_lossy().into_owned();
+        let stat = rustix::fs::statat(layer, &name, AtFlags::SYMLINK_NOFOLLOW)
+            .step(format!("look at {shown}"))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::CharacterDevice if stat.st_rdev == 0 => {
+                remove(directory, &name).step(format!("remove {shown}"))?;
+            }
+            FileType::Directory => {
+                let from = enter(layer, &name).step(format!("enter {shown}"))?;
+                if is_opaque(&from) {
+                    remove(directory, &name).step(format!("replace {shown}"))?;
+                }
+                let to =
+                    make_directory(directory, &name).step(format!("make the directory {shown}"))?;
+                lay_over_at(from.as_fd(), to.as_fd(), owner, depth + 1)?;
+                rustix::fs::fchmod(&to, plain_mode(&stat)).step(format!("set mode of {shown}"))?;
+                own(&to, owner).step(format!("set owner of {shown}"))?;
+            }
+            FileType::RegularFile => {
+                move_file(layer, directory, &name, &stat, owner).step(format!("write {shown}"))?;
+            }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(layer, &name, Vec::new())
+                    .step(format!("read the link {shown}"))?;
+                remove(directory, &name).step(format!("replace {shown}"))?;
+                rustix::fs::symlinkat(&target, directory, &name).step(format!("link {shown}"))?;
+                if let Some((uid, gid)) = owner {
+                    rustix::fs::chownat(
+                        directory,
+                        &name,
+                        Some(uid),
+                        Some(gid),
+                        AtFlags::SYMLINK_NOFOLLOW,
+                    )
+                    .step(format!("set owner of {shown}"))?;
+                }
+            }
+            FileType::Fifo => {
+                remove(directory, &name).step(format!("replace {shown}"))?;
+                rustix::fs::mknodat(directory, &name, FileType::Fifo, plain_mode(&stat), 0)
+                    .step(format!("make the pipe {shown}"))?;
+            }
+            // A socket without its listener is nothing, and no device passes.
+            _ => {}
+        }
+        remove(layer, &name).step(format!("finish {shown}"))?;
+    }
+    Ok(())
+}
+
+fn is_opaque(directory: &OwnedFd) -> bool {
+    let mut value = [0; 8];
+    matches!(
+        rustix::fs::fgetxattr(directory, c"user.overlay.opaque", &mut value[..]),
+        Ok(1) if value.first() == Some(&b'y')
+    )
+}
+
+fn plain_mode(stat: &Stat) -> Mode {
+    Mode::from_raw_mode(stat.st_mode & 0o777)
+}
+
+fn own(file: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
+    match owner {
+        Some((uid, gid)) => rustix::fs::fchown(file, Some(uid), Some(gid)),
+        None => Ok(()),
+    }
+}
+
+fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => {
+            let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                remove(parent, name)?;
+                rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    enter(parent, name)
+}
+
+fn move_file(
+    layer: BorrowedFd<'_>,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    stat: &Stat,
+    owner: Owner,
+) -> rustix::io::Result<()> {
+    // Its owner may have taken its own right to read it.
+    if stat.st_mode & 0o400 == 0 {
+        rustix::fs::chmodat(layer, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(layer, name, flags, Mode::empty())?;
+    for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
+        match rustix::fs::fremovexattr(&file, attribute) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    own(&file, owner)?;
+    rustix::fs::fchmod(&file, plain_mode(stat))?;
+    make_room(directory, name)?;
+    match rustix::fs::renameat(layer, name, directory, name) {
+        Err(Errno::XDEV) => copy_file(&file, directory, name, stat, owner),
+        other => other,
+    }
+}
+
+/// A file can replace a file in one step, but not a directory.
+fn make_room(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            remove(directory, name)
+        }
+        Ok(_) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn copy_file(
+    from: &OwnedFd,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    stat: &Stat,
+    owner: Owner,
+) -> rustix::io::Result<()> {
+    let temporary = c".cofferdam-incoming";
+    remove(directory, temporary)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let to = rustix::fs::openat(directory, temporary, flags, Mode::RUSR | Mode::WUSR)?;
+    let copied = copy_content(from, &to, stat)
+        .and_then(|()| own(&to, owner))
+        .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
+        .and_then(|()| rustix::fs::renameat(directory, temporary, directory, name));
+    if copied.is_err() {
+        remove(directory, temporary)?;
+    }
+    copied
+}
+
+/// Copies the parts of a file that hold data; holes stay holes.
+fn copy_content(from: &OwnedFd, to: &OwnedFd, stat: &Stat) -> rustix::io::Result<()> {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    rustix::fs::ftruncate(to, size)?;
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < size {
+        let data = match rustix::fs::seek(from, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let end = rustix::fs::seek(from, rustix::fs::SeekFrom::Hole(data))?.min(size);
+        at = data;
+        while at < end {
+            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let read = rustix::io::pread(from, buffer.get_mut(..wanted).unwrap_or_default(), at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            let mut done = 0;
+            while done < read {
+                let rest = buffer.get(done..read).unwrap_or_default();
+                done += rustix::io::pwrite(to, rest, at + done as u64)?;
+            }
+            at += read as u64;
+        }
+    }
+    Ok(())
+}
+
+/// Copies a layer as it is, whiteouts and all, into an empty directory.
+///
+/// # Errors
+/// When something cannot be copied.
+pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    copy_layer_at(from, to, 0)
+}
+
+fn copy_layer_at(from: BorrowedFd<'_>, to: BorrowedFd<'_>, depth: usize) -> Result<(), Failure> {
+    if depth > MAX_DEPTH {
+        return Err(Failure::new(format!("directories are nested more than {MAX_DEPTH} deep")));
+    }
+    for name in names(from).step("read a layer")? {
+        let shown = name.to_string_lossy().into_owned();
+        let stat = rustix::fs::statat(from, &name, AtFlags::SYMLINK_NOFOLLOW)
+            .step(format!("look at {shown}"))?;
+        let owner =
+            (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+        let failed = || format!("copy {shown}");
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        match kind {
+            FileType::Directory => {
+                let inner_from = enter(from, &name).step(failed())?;
+                let inner_to = make_directory(to, &name).step(failed())?;
+                if is_opaque(&inner_from) {
+                    let flags = rustix::fs::XattrFlags::empty();
+                    rustix::fs::fsetxattr(&inner_to, c"user.overlay.opaque", b"y", flags)
+                        .step(failed())?;
+                }
+                copy_layer_at(inner_from.as_fd(), inner_to.as_fd(), depth + 1)?;
+                own(&inner_to, Some(owner)).step(failed())?;
+                rustix::fs::fchmod(&inner_to, plain_mode(&stat)).step(failed())?;
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(from, &name, flags, Mode::empty()).step(failed())?;
+                copy_file(&file, to, &name, &stat, Some(owner)).step(failed())?;
+            }
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(from, &name, Vec::new()).step(failed())?;
+                rustix::fs::symlinkat(&target, to, &name).step(failed())?;
+            }
+            FileType::CharacterDevice | FileType::Fifo => {
+                rustix::fs::mknodat(to, &name, kind, plain_mode(&stat), stat.st_rdev)
+                    .step(failed())?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

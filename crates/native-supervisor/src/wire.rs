@@ -1,0 +1,276 @@
+//! What a host and the supervisor of one sandbox say to each other: one message
+//! a packet, with file descriptors beside it where the message says so.
+//!
+//! Both come from the same build (the supervisor is carried inside the host's
+//! binary), except when a newer host finds a supervisor that an older one left:
+//! so each packet begins with [`VERSION`], and another version is refused.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use cofferdam_types::Limits;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// The version of these messages.
+pub const VERSION: u8 = 1;
+
+/// No packet is longer than this.
+const MAX_PACKET: usize = 64 << 10;
+
+/// No packet carries more descriptors than this.
+const MAX_DESCRIPTORS: usize = 8;
+
+/// The first message of a host: make this sandbox. Beside it: the lock of the
+/// sandbox's directory, held; the guest's program; and for a fork what
+/// [`Report::Lent`] brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The sandbox's name.
+    pub id: String,
+    /// The directory of the sandbox on the host, made by the host.
+    pub state: PathBuf,
+    /// What the sandbox may use.
+    pub limits: Limits,
+    /// What it may reach.
+    pub network: NetworkPlan,
+    /// Where its files come from.
+    pub workspace: WorkspacePlan,
+    /// Where its programs come from.
+    pub root: RootPlan,
+    /// How long it waits for a host to attach again, in milliseconds; `None`
+    /// ends it with the host's connection.
+    pub linger_ms: Option<u64>,
+    /// Record what it does.
+    pub audit: bool,
+    /// Leave out the system-call filter: only for tests that show that their
+    /// probes can fail.
+    pub without_filter: bool,
+}
+
+/// What a sandbox may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkPlan {
+    /// Nothing.
+    None,
+    /// Only the proxy, whose listener on this port of its loopback address is
+    /// made inside and handed out.
+    Proxy(u16),
+    /// The host's network.
+    Host,
+}
+
+/// Where the workspace's files come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkspacePlan {
+    /// Nowhere.
+    Scratch,
+    /// A directory of the host.
+    Directory(PathBuf),
+    /// The layers of another sandbox, topmost first, as names in its vault.
+    Fork(Vec<String>),
+}
+
+/// Where the programs come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RootPlan {
+    /// The host, and these directories of it besides.
+    Host(Vec<PathBuf>),
+    /// A root file system in this directory.
+    Image(PathBuf),
+}
+
+/// What a host asks of a running sandbox's supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// What did the sandbox get? Answer: [`Report::Ready`].
+    Describe,
+    /// How many processes were killed for lack of memory? Answer:
+    /// [`Report::OomKills`].
+    OomKills,
+    /// Write down all records so far. Answer: [`Report::AuditWritten`].
+    WriteAudit,
+    /// Freeze the workspace's present state. Answer: [`Report::Snapshot`].
+    Snapshot,
+    /// Lend what a fork of snapshot N needs. Answer: [`Report::Lent`].
+    Lend(u32),
+    /// Hand over the proxy's listener. Answer: [`Report::Egress`].
+    Egress,
+    /// End the sandbox and remove it. Answer: [`Report::Closed`].
+    Close,
+}
+
+/// What a supervisor says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The guest runs.
+    Ready(Built),
+    /// The sandbox could not be made; nothing of it is left.
+    Failed(Failure),
+    /// To [`Order::OomKills`].
+    OomKills(u64),
+    /// To [`Order::WriteAudit`].
+    AuditWritten,
+    /// To [`Order::Snapshot`].
+    Snapshot(Result<u32, Failure>),
+    /// To [`Order::Lend`]: the layers; beside it the user and the mount
+    /// namespace.
+    Lent(Result<Vec<String>, Failure>),
+    /// To [`Order::Egress`]; beside it the listener, if there is one.
+    Egress,
+    /// To [`Order::Close`], or because the sandbox ended by itself: nothing of
+    /// it is left, except, where changes could not be applied to the
+    /// workspace's directory, those changes.
+    Closed(Result<(), Failure>),
+}
+
+/// What a sandbox really got.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Built {
+    /// The first process, as the host numbers it.
+    pub init: u32,
+    /// Which control groups hold its limits.
+    pub groups: GroupKind,
+    /// Memory, CPU and processes are limited for the sandbox as a whole.
+    pub groups_hold: [bool; 3],
+    /// The workspace is a file system of limited size.
+    pub sized_workspace: bool,
+    /// The version of Landlock, 0 without.
+    pub landlock: u32,
+    /// The host's user ids inside are an unprivileged range of their own.
+    pub own_user_range: bool,
+    /// Acts are recorded.
+    pub audit: bool,
+}
+
+/// Which control groups hold a sandbox's limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupKind {
+    /// The unified hierarchy.
+    V2,
+    /// One hierarchy a controller.
+    V1,
+    /// None: limits hold for each process.
+    None,
+}
+
+/// Sends one message with descriptors beside it.
+///
+/// # Errors
+/// When the peer is gone or the message too long.
+pub fn send(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    descriptors: &[BorrowedFd<'_>],
+) -> rustix::io::Result<()> {
+    let mut packet = vec![VERSION];
+    packet = postcard::to_extend(message, packet).map_err(|_| rustix::io::Errno::MSGSIZE)?;
+    if packet.len() > MAX_PACKET {
+        return Err(rustix::io::Errno::MSGSIZE);
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(rustix::io::Errno::TOOBIG);
+    }
+    loop {
+        match sendmsg(&socket, &[IoSlice::new(&packet)], &mut ancillary, SendFlags::NOSIGNAL) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return done.map(|_| ()),
+        }
+    }
+}
+
+/// Receives one message and the descriptors beside it; `None` when the peer has
+/// gone.
+///
+/// # Errors
+/// When the socket fails or the packet is no message of this version.
+pub fn receive<T: DeserializeOwned>(
+    socket: impl AsFd,
+) -> Result<Option<(T, Vec<OwnedFd>)>, Failure> {
+    let mut packet = vec![0; MAX_PACKET];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            Err(error) => {
+                return Err(Failure {
+                    step: "receive a message".to_owned(),
+                    errno: error.raw_os_error(),
+                });
+            }
+            Ok(received) => break received,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(Failure::new("a message was longer than any may be"));
+    }
+    match packet.get(..received.bytes).unwrap_or_default().split_first() {
+        Some((&VERSION, body)) => match postcard::from_bytes(body) {
+            Ok(message) => Ok(Some((message, descriptors))),
+            Err(error) => Err(Failure::new(format!("a malformed message: {error}"))),
+        },
+        Some((other, _)) => Err(Failure::new(format!(
+            "the peer speaks version {other} of the supervisor's messages, this side {VERSION}: \
+             use the release that made the sandbox"
+        ))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_and_its_descriptors_arrive_together() {
+        let (here, there) = pair();
+        let (lent, _other) = pair();
+        send(&here, &Order::Lend(7), &[lent.as_fd()]).unwrap();
+        let (order, descriptors) = receive::<Order>(&there).unwrap().unwrap();
+        assert_eq!(order, Order::Lend(7));
+        assert_eq!(descriptors.len(), 1);
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_no_message() {
+        let (here, there) = pair();
+        drop(here);
+        assert_eq!(receive::<Order>(&there).unwrap().map(|(order, _)| order), None);
+    }
+
+    #[test]
+    fn a_message_of_another_version_says_so() {
+        let (here, there) = pair();
+        rustix::io::write(&here, &[9, 0]).unwrap();
+        let error = receive::<Order>(&there).unwrap_err();
+        assert!(error.step.contains("speaks version 9"), "{error}");
+    }
+}
