@@ -11,9 +11,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use sha2::{Digest, Sha256};
+
 const PROGRAMS: [(&str, &str, &str); 2] = [
-    ("cofferdam-guest", "cofferdam-guest", "GUEST_PROGRAM"),
-    ("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR_PROGRAM"),
+    ("cofferdam-guest", "cofferdam-guest", "GUEST"),
+    ("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR"),
 ];
 
 const SOURCES: [&str; 4] = ["guest", "guest-protocol", "native-supervisor", "types"];
@@ -73,7 +75,13 @@ fn build() -> Result<(), String> {
     }
     for (_, program, name) in PROGRAMS {
         let path = directory.join(&target).join("embedded").join(program);
-        println!("cargo::rustc-env={name}={}", path.display());
+        println!("cargo::rustc-env={name}_PROGRAM={}", path.display());
+        let bytes = std::fs::read(&path)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let hash = Sha256::digest(&bytes);
+        let short: String =
+            hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        println!("cargo::rustc-env={name}_HASH={short}");
     }
     Ok(())
 }

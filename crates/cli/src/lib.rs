@@ -1,1 +1,69 @@
-//! (to come)
+//! The command line: what people type and what they see.
+//!
+//! Data goes to stdout, everything else to stderr. Every failure is told with
+//! its code, its cause and its remedy, and has an exit code that a script can
+//! rely on.
+
+mod arguments;
+mod doctor;
+mod events;
+mod exec;
+mod interruption;
+mod problem;
+mod sandbox_options;
+mod streams;
+mod terminal;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use cofferdam_sandbox::Backend;
+
+use crate::arguments::{Arguments, Verb};
+
+/// What the command line works with; the binary fills it in.
+pub struct Product {
+    /// The back ends, in order of preference.
+    pub backends: Vec<Arc<dyn Backend>>,
+}
+
+impl Product {
+    /// The back end of this name; `auto` is the first.
+    fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, problem::Problem> {
+        let wanted = |backend: &&Arc<dyn Backend>| name == "auto" || backend.name() == name;
+        self.backends.iter().find(wanted).ok_or_else(|| {
+            let known: Vec<&str> = self.backends.iter().map(|backend| backend.name()).collect();
+            problem::Problem::backend(name, &known)
+        })
+    }
+}
+
+/// Runs the command line and returns the exit code.
+pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version go to stdout and are no failure.
+            drop(error.print());
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let product = match product() {
+        Ok(product) => product,
+        Err(cause) => return problem::Problem::home(cause).tell(2),
+    };
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return problem::Problem::runtime(&error).tell(1),
+    };
+    let code = runtime.block_on(async {
+        match arguments.verb {
+            Verb::Exec(arguments) => exec::run(&product, arguments).await,
+            Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
+        }
+    });
+    // A thread may still wait for input that nobody will type any more.
+    runtime.shutdown_background();
+    code
+}

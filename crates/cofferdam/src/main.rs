@@ -1,3 +1,61 @@
-//! The product as one binary.
+//! The product as one binary: the adapters, wired to the command line.
 
-fn main() {}
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cofferdam_cli::Product;
+use cofferdam_sandbox_native::Native;
+
+fn main() -> ExitCode {
+    cofferdam_cli::main(|| {
+        let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
+        Ok(Product { backends: vec![Arc::new(Native::new(home.join("sandboxes")))] })
+    })
+}
+
+/// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the
+/// desktop convention names, else below the home directory.
+fn home(
+    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
+) -> Result<PathBuf, String> {
+    let home = match (variable("COFFERDAM_HOME"), variable("XDG_DATA_HOME"), variable("HOME")) {
+        (Some(own), ..) => PathBuf::from(own),
+        (None, Some(data), _) => PathBuf::from(data).join("cofferdam"),
+        (None, None, Some(home)) => PathBuf::from(home).join(".local/share/cofferdam"),
+        (None, None, None) => return Err("HOME is not set".to_owned()),
+    };
+    if home.is_absolute() {
+        Ok(home)
+    } else {
+        Err(format!("{} is not an absolute path", home.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> Result<PathBuf, String> {
+        home(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn the_products_own_variable_wins() {
+        let own = with(&[("COFFERDAM_HOME", "/a"), ("XDG_DATA_HOME", "/b"), ("HOME", "/c")]);
+        assert_eq!(own.unwrap(), Path::new("/a"));
+        assert_eq!(with(&[("XDG_DATA_HOME", "/b"), ("HOME", "/c")]).unwrap(), Path::new("/b/cofferdam"));
+        assert_eq!(with(&[("HOME", "/c")]).unwrap(), Path::new("/c/.local/share/cofferdam"));
+    }
+
+    #[test]
+    fn no_home_and_a_relative_one_are_refused() {
+        assert!(with(&[]).is_err());
+        assert!(with(&[("COFFERDAM_HOME", "here")]).unwrap_err().contains("absolute"));
+    }
+}

@@ -6,25 +6,40 @@ use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
+/// A program that is carried here.
+#[derive(Debug)]
+pub struct Program {
+    /// A name of its own for this content.
+    pub name: &'static str,
+    /// The executable.
+    pub bytes: &'static [u8],
+}
+
 /// The guest: the first process of every sandbox, for any back end.
-pub static GUEST: &[u8] = include_bytes!(env!("GUEST_PROGRAM"));
+pub static GUEST: Program = Program {
+    name: concat!("guest-", env!("GUEST_HASH")),
+    bytes: include_bytes!(env!("GUEST_PROGRAM")),
+};
 
 /// The supervisor of native sandboxes.
-pub static SUPERVISOR: &[u8] = include_bytes!(env!("SUPERVISOR_PROGRAM"));
+pub static SUPERVISOR: Program = Program {
+    name: concat!("supervisor-", env!("SUPERVISOR_HASH")),
+    bytes: include_bytes!(env!("SUPERVISOR_PROGRAM")),
+};
 
 /// Puts a program into memory, sealed: whoever gets the descriptor can run it
 /// and nobody can change it.
 ///
 /// # Errors
 /// When the kernel has no memory for it or forbids such files.
-pub fn in_memory(name: &str, program: &[u8]) -> io::Result<OwnedFd> {
+pub fn in_memory(program: &Program) -> io::Result<OwnedFd> {
     let sealable = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know the flag; there every such file can run.
-    let file = match rustix::fs::memfd_create(name, sealable | MemfdFlags::EXEC) {
-        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(name, sealable)?,
+    let file = match rustix::fs::memfd_create(program.name, sealable | MemfdFlags::EXEC) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(program.name, sealable)?,
         other => other?,
     };
-    let mut rest = program;
+    let mut rest = program.bytes;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;
         rest = rest.get(written..).unwrap_or_default();
@@ -40,7 +55,7 @@ mod tests {
 
     #[test]
     fn both_programs_are_static_executables() {
-        for program in [GUEST, SUPERVISOR] {
+        for program in [GUEST.bytes, SUPERVISOR.bytes] {
             assert!(program.starts_with(b"\x7fELF"), "an executable");
             let interpreter = b"/lib64/ld-linux";
             let dynamic = program.windows(interpreter.len()).any(|window| window == interpreter);
@@ -50,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_program_in_memory_cannot_be_changed() {
-        let file = in_memory("test", b"#!/bin/true").unwrap();
+        let file = in_memory(&SUPERVISOR).unwrap();
         assert_eq!(rustix::io::write(&file, b"x"), Err(rustix::io::Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&file, 0), Err(rustix::io::Errno::PERM));
     }

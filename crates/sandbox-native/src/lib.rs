@@ -1,1 +1,21 @@
-//! (to come)
+//! Sandboxes made of Linux namespaces: no daemon, no image, no setuid helper, as
+//! root and as an ordinary user.
+//!
+//! This crate is the host's side: it starts one supervisor a sandbox (a small
+//! program carried in memory), speaks with it, runs the egress proxy, and cleans
+//! up after processes that died. What a sandbox is made of is the business of
+//! `cofferdam-native-supervisor`.
+
+mod backend;
+mod control;
+mod describe;
+mod egress;
+mod examine;
+mod explain;
+mod programs;
+mod reconcile;
+mod room;
+mod state;
+mod trail;
+
+pub use backend::{Native, Weakness};

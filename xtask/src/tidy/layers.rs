@@ -25,7 +25,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("native-supervisor", &["guest-protocol", "types"]),
     ("embedded", &[]),
     ("egress", &["types"]),
-    ("sandbox-native", &["egress", "embedded", "native-supervisor", "sandbox", "types"]),
+    (
+        "sandbox-native",
+        &["egress", "embedded", "guest-protocol", "native-supervisor", "sandbox", "types"],
+    ),
     // Shell: where pure meets I/O.
     ("tools", &["sandbox", "types"]),
     ("runtime", &["context", "engine", "model", "sandbox", "store", "tools", "types"]),
@@ -34,7 +37,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("api", &["types"]),
     ("client", &["api", "types"]),
     ("server", &["api", "fleet", "types"]),
-    ("cli", &["api", "client", "sandbox", "types"]),
+    ("cli", &["api", "client", "guest-protocol", "sandbox", "types"]),
     ("tui", &["client", "types"]),
     // The binary, which alone knows the adapters.
     (

@@ -1,0 +1,156 @@
+//! Failures as people see them: a code, what failed, why, and what to do.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
+use serde::Serialize;
+
+/// A failure, told. Each code has a page in `docs/errors/`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Problem {
+    pub(crate) code: &'static str,
+    pub(crate) what: String,
+    pub(crate) cause: String,
+    pub(crate) remedy: String,
+}
+
+impl Problem {
+    fn new(code: &'static str, what: &str, cause: impl Into<String>, remedy: &str) -> Self {
+        Self { code, what: what.to_owned(), cause: cause.into(), remedy: remedy.to_owned() }
+    }
+
+    /// The product's own directory cannot be found.
+    pub(crate) fn home(cause: String) -> Self {
+        let remedy = "set COFFERDAM_HOME to a directory of yours";
+        Self::new("CLI-001", "no place for the product's files", cause, remedy)
+    }
+
+    /// The run-time cannot start.
+    pub(crate) fn runtime(error: &std::io::Error) -> Self {
+        let remedy = "raise the limit of open files: ulimit -n 1024";
+        Self::new("CLI-002", "cannot start", error.to_string(), remedy)
+    }
+
+    /// An option that makes no sense.
+    pub(crate) fn option(cause: String) -> Self {
+        Self::new("CLI-003", "an option makes no sense", cause, "see --help")
+    }
+
+    /// A file that was to be written could not be.
+    pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let cause = format!("{}: {error}", path.display());
+        Self::new("CLI-004", "cannot write a file", cause, "name a file that can be written")
+    }
+
+    /// A back end that there is none of.
+    pub(crate) fn backend(name: &str, known: &[&str]) -> Self {
+        let remedy = format!("use auto or one of: {}", known.join(", "));
+        Self::new("SBX-001", "no such back end", format!("{name:?} is not known"), &remedy)
+    }
+
+    /// A sandbox that could not be made.
+    pub(crate) fn open(error: &SandboxError) -> Self {
+        const WHAT: &str = "cannot make the sandbox";
+        match error {
+            SandboxError::Open(OpenError::Unusable { cause, remedy }) => {
+                Self::new("SBX-002", WHAT, cause, remedy)
+            }
+            SandboxError::Open(error @ OpenError::TooWeak { .. }) => Self::new(
+                "SBX-003",
+                "the sandbox would be weaker than required",
+                error.to_string(),
+                "mend the weak parts (`cofferdam doctor`), or require less",
+            ),
+            SandboxError::Open(OpenError::Invalid { cause, remedy }) => {
+                Self::new("SBX-004", WHAT, cause, remedy)
+            }
+            other => Self::new("SBX-005", WHAT, chain(other), "run `cofferdam doctor`"),
+        }
+    }
+
+    /// A command that did not start, or whose end is not known.
+    pub(crate) fn call(error: &CallError, command: &str) -> Self {
+        match error {
+            CallError::NotStarted { errno, what } => {
+                let cause = format!("{what}: {}", std::io::Error::from_raw_os_error(*errno));
+                let remedy = if *errno == rustix::io::Errno::NOENT.raw_os_error() {
+                    "programs in home directories are not in the sandbox: install it system-wide, \
+                     or show its directory with --read"
+                } else {
+                    "check that it is a program that may be executed"
+                };
+                Self::new("SBX-006", &format!("cannot start {command}"), cause, remedy)
+            }
+            other => Self::new(
+                "SBX-007",
+                "the command's end is not known",
+                other.to_string(),
+                "run it again; if it happens again, report it with `cofferdam doctor --json`",
+            ),
+        }
+    }
+
+    /// A sandbox that could not be removed or whose changes could not be kept.
+    pub(crate) fn close(error: &RoomError) -> Self {
+        Self::new(
+            "SBX-008",
+            "the sandbox did not end well",
+            chain(error),
+            "make room on the disk or mend the permissions; the next start of cofferdam tries again",
+        )
+    }
+
+    /// Tells it on stderr; the exit code is the caller's choice.
+    pub(crate) fn tell(&self, code: u8) -> ExitCode {
+        crate::streams::tell(&self.to_string());
+        ExitCode::from(code)
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let indent = |text: &str| text.trim_end().replace('\n', "\n         ");
+        write!(formatter, "error[{}]: {}", self.code, self.what)?;
+        write!(formatter, "\n  cause: {}", indent(&self.cause))?;
+        write!(formatter, "\n  help:  {}", indent(&self.remedy))
+    }
+}
+
+/// An error with all its sources, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        // Writing to a string does not fail.
+        write!(text, ": {error}").ok();
+        source = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_says_what_failed_why_and_what_to_do() {
+        let error = SandboxError::Open(OpenError::Step {
+            step: "mount proc".to_owned(),
+            source: std::io::Error::from_raw_os_error(1),
+        });
+        insta::assert_snapshot!(Problem::open(&error), @r"
+        error[SBX-005]: cannot make the sandbox
+          cause: cannot make the sandbox: mount proc: Operation not permitted (os error 1)
+          help:  run `cofferdam doctor`
+        ");
+    }
+
+    #[test]
+    fn a_missing_program_is_told_apart_from_one_that_cannot_run() {
+        let missing = CallError::NotStarted { errno: 2, what: "frobnicate".to_owned() };
+        assert!(Problem::call(&missing, "frobnicate").remedy.contains("--read"));
+        let forbidden = CallError::NotStarted { errno: 13, what: "/etc/hosts".to_owned() };
+        assert!(Problem::call(&forbidden, "/etc/hosts").remedy.contains("executed"));
+    }
+}

@@ -1,0 +1,356 @@
+//! The back end: from a spec to a running sandbox.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use cofferdam_native_supervisor::remains;
+use cofferdam_native_supervisor::wire::{
+    Built, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+};
+use cofferdam_sandbox::{
+    Audit, Backend, Capabilities, Fact, Lifetime, OpenError, Reconciled, Room, RoomError, Root, Snapshot,
+    Spec, Workspace,
+};
+use cofferdam_types::{Limits, Network, SandboxId};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, socketpair,
+};
+
+use crate::control::Control;
+use crate::egress::Egress;
+use crate::programs::Programs;
+use crate::room::NativeRoom;
+use crate::{describe, examine, explain, reconcile, state};
+
+/// The native back end.
+pub struct Native {
+    home: PathBuf,
+    weakness: Weakness,
+    programs: OnceLock<Programs>,
+    children: Children,
+    /// The supervisors of sandboxes that this process holds, for forks of them.
+    held: Mutex<HashMap<SandboxId, Weak<Control>>>,
+}
+
+/// What is left out of a sandbox, in tests that show that their probes can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weakness {
+    /// Nothing.
+    None,
+    /// The system-call filter.
+    NoSystemCallFilter,
+}
+
+/// Supervisors that this process started and has to wait for once they end.
+#[derive(Clone, Default)]
+pub(crate) struct Children(Arc<Mutex<Vec<Child>>>);
+
+impl Children {
+    fn add(&self, child: Child) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+    }
+
+    /// Takes leave of those that have ended.
+    pub(crate) fn reap(&self) {
+        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+}
+
+impl Native {
+    /// Keeps its sandboxes' directories in `home`.
+    #[must_use]
+    pub fn new(home: PathBuf) -> Self {
+        Self::weakened(home, Weakness::None)
+    }
+
+    /// One with something left out, for tests of tests.
+    #[must_use]
+    pub fn weakened(home: PathBuf, weakness: Weakness) -> Self {
+        Self {
+            home,
+            weakness,
+            programs: OnceLock::new(),
+            children: Children::default(),
+            held: Mutex::default(),
+        }
+    }
+
+    fn programs(&self) -> Result<&Programs, OpenError> {
+        if let Some(programs) = self.programs.get() {
+            return Ok(programs);
+        }
+        let programs = Programs::find(&self.home).map_err(|source| OpenError::Step {
+            step: "get the guest ready".to_owned(),
+            source,
+        })?;
+        Ok(self.programs.get_or_init(|| programs))
+    }
+
+    async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
+        self.children.reap();
+        let programs = self.programs()?;
+        let lent = match &spec.workspace {
+            Workspace::Fork(snapshot) => Some(self.borrow(snapshot).await?),
+            _ => None,
+        };
+        let state = state::make(&self.home, spec.id).map_err(|source| OpenError::Step {
+            step: format!("make a directory in {}", self.home.display()),
+            source,
+        })?;
+        let plan = self.plan(&spec, state.path.clone(), lent.as_ref()).inspect_err(|_| {
+            // Nothing is in it yet but the lock.
+            drop(remains::remove_state(&state.path));
+        })?;
+        let mut beside = vec![state.lock.as_fd(), programs.guest.as_fd()];
+        if let Some((_, namespaces)) = &lent {
+            beside.extend(namespaces.iter().map(AsFd::as_fd));
+        }
+        let control = self.start(&programs.supervisor, &plan, &beside).await.inspect_err(|_| {
+            drop(remains::remove_state(&state.path));
+        })?;
+        let built = match control.answer().await {
+            Ok((Report::Ready(built), _)) => built,
+            Ok((Report::Failed(failure), _)) => return Err(explain::failure(&failure, &plan)),
+            Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
+            Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
+        };
+        if let Lifetime::Lingering(_) = spec.lifetime {
+            state::keep_network(&state.path, &spec.network)
+                .map_err(|source| OpenError::Step { step: "keep the network setting".to_owned(), source })?;
+        }
+        let room = self.hold(spec.id, state.path, control, &built, &spec.limits, &spec.network);
+        let room = room.await?;
+        if room.isolation.grade < spec.require {
+            let error = OpenError::TooWeak {
+                wanted: spec.require,
+                got: room.isolation.grade,
+                why: describe::weaknesses(&room.isolation),
+            };
+            // It is not going to be used; the error tells more than its end.
+            drop(Box::new(room).close().await);
+            return Err(error);
+        }
+        Ok(room)
+    }
+
+    /// Starts a supervisor and gives it its plan.
+    #[expect(clippy::disallowed_methods, reason = "the supervisor is this product's own program")]
+    async fn start(
+        &self,
+        program: &OwnedFd,
+        plan: &Plan,
+        beside: &[BorrowedFd<'_>],
+    ) -> Result<Control, OpenError> {
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source: io::Error| OpenError::Step { step, source }
+        };
+        let kind = SocketType::SEQPACKET;
+        let (here, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| step("make a socket pair")(errno.into()))?;
+        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
+            .arg0("cofferdam-supervisor")
+            .env_clear()
+            .stdin(Stdio::from(there))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(step("start the supervisor"))?;
+        self.children.add(child);
+        let control = Control::new(here).map_err(step("speak with the supervisor"))?;
+        control.begin(plan, beside).await.map_err(step("give the supervisor its plan"))?;
+        Ok(control)
+    }
+
+    fn plan(
+        &self,
+        spec: &Spec,
+        state: PathBuf,
+        lent: Option<&(Vec<String>, Vec<OwnedFd>)>,
+    ) -> Result<Plan, OpenError> {
+        Ok(Plan {
+            id: spec.id.to_string(),
+            state,
+            limits: spec.limits.clone(),
+            network: match spec.network {
+                Network::None => NetworkPlan::None,
+                Network::Allow(_) => NetworkPlan::Proxy(cofferdam_egress::PORT),
+                Network::Open => NetworkPlan::Host,
+            },
+            workspace: match &spec.workspace {
+                Workspace::Scratch => WorkspacePlan::Scratch,
+                Workspace::Directory(path) => WorkspacePlan::Directory(self.directory(path)?),
+                Workspace::Fork(_) => {
+                    WorkspacePlan::Fork(lent.map(|(layers, _)| layers.clone()).unwrap_or_default())
+                }
+            },
+            root: match &spec.root {
+                Root::Host { readable } => RootPlan::Host(
+                    readable.iter().map(|path| self.directory(path)).collect::<Result<_, _>>()?,
+                ),
+                Root::Image(path) => RootPlan::Image(self.directory(path)?),
+            },
+            linger_ms: match spec.lifetime {
+                Lifetime::Owned => None,
+                Lifetime::Lingering(span) => {
+                    Some(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+                }
+            },
+            audit: spec.audit == Audit::On && self.weakness == Weakness::None,
+            without_filter: self.weakness == Weakness::NoSystemCallFilter,
+        })
+    }
+
+    /// A directory that a sandbox may be given: it exists, and this product's
+    /// own files are not in it.
+    fn directory(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        let invalid = |cause: String, remedy: &str| OpenError::Invalid {
+            cause,
+            remedy: remedy.to_owned(),
+        };
+        let real = std::fs::canonicalize(path).map_err(|error| {
+            invalid(format!("{}: {error}", path.display()), "name a directory that exists")
+        })?;
+        if !real.is_dir() {
+            return Err(invalid(format!("{} is not a directory", path.display()), "name one"));
+        }
+        let home = std::fs::canonicalize(&self.home).unwrap_or_else(|_| self.home.clone());
+        if home.starts_with(&real) || real.starts_with(&home) {
+            return Err(invalid(
+                format!("{} holds the sandboxes' own files ({})", path.display(), home.display()),
+                "use another directory, or set COFFERDAM_HOME to a place outside it",
+            ));
+        }
+        Ok(real)
+    }
+
+    /// What a fork of this snapshot begins from.
+    async fn borrow(
+        &self,
+        snapshot: &Snapshot,
+    ) -> Result<(Vec<String>, Vec<OwnedFd>), OpenError> {
+        let control = self.held(snapshot.sandbox).ok_or(OpenError::Gone(snapshot.sandbox))?;
+        match control.ask(Order::Lend(snapshot.number)).await {
+            Ok((Report::Lent(Ok(layers)), namespaces)) => Ok((layers, namespaces)),
+            Ok((Report::Lent(Err(failure)), _)) => Err(OpenError::Invalid {
+                cause: failure.to_string(),
+                remedy: "take a snapshot first".to_owned(),
+            }),
+            Ok(_) | Err(_) => Err(OpenError::Gone(snapshot.sandbox)),
+        }
+    }
+
+    fn held(&self, id: SandboxId) -> Option<Arc<Control>> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.get(&id).and_then(Weak::upgrade)
+    }
+
+    fn remember(&self, id: SandboxId, control: &Arc<Control>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|_, control| control.strong_count() > 0);
+        held.insert(id, Arc::downgrade(control));
+    }
+
+    async fn hold(
+        &self,
+        id: SandboxId,
+        path: PathBuf,
+        control: Control,
+        built: &Built,
+        limits: &Limits,
+        network: &Network,
+    ) -> Result<NativeRoom, OpenError> {
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source: io::Error| OpenError::Step { step, source }
+        };
+        let egress = match network {
+            Network::Allow(rules) => {
+                let listener = match control.ask(Order::Egress).await {
+                    Ok((Report::Egress, descriptors)) => descriptors.into_iter().next(),
+                    _ => None,
+                };
+                let listener =
+                    listener.ok_or_else(|| unusable("the sandbox has no listener for the proxy"))?;
+                Some(Egress::serve(listener, rules, &path).map_err(step("serve the proxy"))?)
+            }
+            _ => None,
+        };
+        let control = Arc::new(control);
+        self.remember(id, &control);
+        Ok(NativeRoom {
+            id,
+            handle: state::handle(&path).map_err(step("open the sandbox's directory"))?,
+            isolation: describe::isolation(built, limits, network),
+            state: path,
+            control,
+            egress,
+            children: self.children.clone(),
+        })
+    }
+
+    async fn take_up(&self, id: SandboxId) -> Result<NativeRoom, OpenError> {
+        let path = state::path(&self.home, id);
+        let gone = || OpenError::Gone(id);
+        let handle = state::handle(&path).map_err(|_| gone())?;
+        let plan = remains::kept_plan(&path).ok_or_else(gone)?;
+        let name = format!("/proc/self/fd/{}/{}", handle.as_raw_fd(), remains::CONTROL);
+        let kind = SocketType::SEQPACKET;
+        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+            .and_then(|socket| connect(&socket, &SocketAddrUnix::new(name)?).map(|()| socket))
+            .map_err(|_| gone())?;
+        let control = Control::new(socket).map_err(|_| gone())?;
+        let built = match control.ask(Order::Describe).await {
+            Ok((Report::Ready(built), _)) => built,
+            Ok(_) => return Err(gone()),
+            Err(RoomError::Refused(cause)) => return Err(unusable(&cause)),
+            Err(_) => return Err(gone()),
+        };
+        let network = state::kept_network(&path).map_err(|source| OpenError::Step {
+            step: "read the sandbox's network setting".to_owned(),
+            source,
+        })?;
+        self.hold(id, path, control, &built, &plan.limits, &network).await
+    }
+}
+
+fn unusable(cause: &str) -> OpenError {
+    OpenError::Unusable {
+        cause: cause.to_owned(),
+        remedy: "run `cofferdam doctor`".to_owned(),
+    }
+}
+
+impl Backend for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { lingers: true, forks: true, audits: self.weakness == Weakness::None }
+    }
+
+    fn examine(&self) -> Vec<Fact> {
+        examine::examine()
+    }
+
+    fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+        async move { Ok(Box::new(self.make(spec).await?) as Box<dyn Room>) }.boxed()
+    }
+
+    fn reattach(&self, id: SandboxId) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+        async move { Ok(Box::new(self.take_up(id).await?) as Box<dyn Room>) }.boxed()
+    }
+
+    fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
+        async move { reconcile::reconcile(&self.home) }.boxed()
+    }
+}

@@ -1,0 +1,85 @@
+//! What a sandbox really got, in words.
+
+use cofferdam_native_supervisor::wire::{Built, GroupKind};
+use cofferdam_sandbox::{Fact, Grade, Isolation};
+use cofferdam_types::{Limits, Network};
+
+/// Describes a sandbox that was built.
+pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Isolation {
+    let [memory, cpu, pids] = built.groups_hold;
+    let bounded = memory && cpu && pids && built.sized_workspace;
+    let groups = match built.groups {
+        GroupKind::V2 => "control group v2",
+        GroupKind::V1 => "control group v1",
+        GroupKind::None => "none",
+    };
+    const DELEGATE: &str = "no control group can be made here: run as root, or in a session where \
+                            systemd delegates the memory, cpu and pids controllers";
+    let held = |holds: bool, otherwise: &str| -> (String, Option<String>) {
+        if holds { (groups.to_owned(), None) } else { (otherwise.to_owned(), Some(DELEGATE.to_owned())) }
+    };
+    let fact = |part: &str, value: String, weakness: Option<String>| Fact {
+        part: part.to_owned(),
+        value,
+        weakness,
+    };
+    let mut facts = vec![
+        fact(
+            "namespaces",
+            match network {
+                Network::Open => "user, mount, pid, ipc, uts, cgroup".to_owned(),
+                _ => "user, mount, pid, network, ipc, uts, cgroup".to_owned(),
+            },
+            None,
+        ),
+        fact(
+            "users",
+            if built.own_user_range { "a range of their own" } else { "the caller's, alone" }
+                .to_owned(),
+            None,
+        ),
+        fact("system calls", "allow-list".to_owned(), None),
+        fact(
+            "landlock",
+            if built.landlock > 0 { format!("version {}", built.landlock) } else { "none".to_owned() },
+            (built.landlock == 0)
+                .then(|| "the kernel has no Landlock: boot one that lists it in lsm=".to_owned()),
+        ),
+        fact("network", network.to_string(), None),
+    ];
+    let (value, weakness) = held(memory, "a limit on each process");
+    facts.push(fact("memory", value, weakness));
+    let (value, weakness) = held(cpu, "a set of CPUs");
+    facts.push(fact("cpu", value, weakness));
+    let (value, weakness) = held(pids, "a limit on the user namespace");
+    facts.push(fact("processes", value, weakness));
+    facts.push(if built.sized_workspace {
+        fact("disk", format!("a file system of {} bytes, in memory", limits.disk), None)
+    } else {
+        fact(
+            "disk",
+            "a limit on each file".to_owned(),
+            Some(
+                "changes to a directory are kept on its host's disk, which has no quota for them: \
+                 use a scratch workspace for a hard limit"
+                    .to_owned(),
+            ),
+        )
+    });
+    let audit = if built.audit { "system calls" } else { "off" };
+    facts.push(fact("audit", audit.to_owned(), None));
+    Isolation {
+        backend: "native".to_owned(),
+        grade: if bounded { Grade::Bounded } else { Grade::Contained },
+        facts,
+    }
+}
+
+/// The weak parts of an isolation, in one line.
+pub(crate) fn weaknesses(isolation: &Isolation) -> String {
+    let weak = isolation
+        .facts
+        .iter()
+        .filter_map(|fact| Some(format!("{}: {}", fact.part, fact.weakness.as_ref()?)));
+    weak.collect::<Vec<_>>().join("; ")
+}

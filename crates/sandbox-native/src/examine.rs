@@ -1,0 +1,79 @@
+//! What this machine has that native sandboxes need or can use, without making
+//! one.
+
+use std::fs;
+
+use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::sys;
+use cofferdam_sandbox::Fact;
+
+use crate::explain::Restrictions;
+
+/// Looks at the machine.
+pub(crate) fn examine() -> Vec<Fact> {
+    let finding = |part: &str, value: String, weakness| Fact {
+        part: part.to_owned(),
+        value,
+        weakness,
+    };
+    let kernel = rustix::system::uname();
+    let landlock = sys::landlock_version();
+    let restrictions = Restrictions::read();
+    let user = match rustix::process::geteuid().as_raw() {
+        0 => "root".to_owned(),
+        uid => format!("ordinary user {uid}"),
+    };
+    let file_systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let overlay = file_systems.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay");
+    let (groups, group_trouble) = control_groups();
+    vec![
+        finding("kernel", kernel.release().to_string_lossy().into_owned(), None),
+        finding("user", user, None),
+        finding(
+            "user namespaces",
+            match (restrictions.none_allowed, restrictions.disabled, restrictions.apparmor) {
+                (true, ..) => "none allowed",
+                (_, true, _) => "not for ordinary users",
+                (.., true) => "restricted by AppArmor",
+                _ => "allowed",
+            }
+            .to_owned(),
+            restrictions.remedy(),
+        ),
+        finding("control groups", groups, group_trouble),
+        finding(
+            "landlock",
+            if landlock > 0 { format!("version {landlock}") } else { "none".to_owned() },
+            (landlock == 0).then(|| {
+                "boot with landlock in lsm= to add a second fence; sandboxes work without".to_owned()
+            }),
+        ),
+        finding(
+            "overlay file system",
+            if overlay { "yes" } else { "not loaded" }.to_owned(),
+            (!overlay).then(|| "load it: sudo modprobe overlay".to_owned()),
+        ),
+        finding(
+            "disk quota",
+            "scratch workspaces: a sized file system in memory; directories: per file".to_owned(),
+            None,
+        ),
+    ]
+}
+
+fn control_groups() -> (String, Option<String>) {
+    let unified = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok();
+    let usable = Places::find().usable();
+    let version = if unified { "version 2" } else { "version 1" };
+    if usable.is_empty() {
+        return (
+            format!("{version}, none can be made by this user"),
+            Some(
+                "limits hold for each process only; run as root, or let systemd delegate the \
+                 controllers: systemd-run --user --scope -p Delegate=yes cofferdam …"
+                    .to_owned(),
+            ),
+        );
+    }
+    (format!("{version}, usable: {}", usable.join(", ")), None)
+}

@@ -1,0 +1,81 @@
+//! Cleaning up after sandboxes whose supervisor was killed.
+//!
+//! A supervisor holds the lock of its sandbox's directory. Whoever gets the lock
+//! knows that it is dead; the kernel has then killed the sandbox's processes
+//! with it. What is left are control groups, files, and changes that belong into
+//! the workspace's directory: nothing of those is lost.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use cofferdam_native_supervisor::cgroup::{self, Places};
+use cofferdam_native_supervisor::remains;
+use cofferdam_sandbox::{Reconciled, RoomError};
+use cofferdam_types::SandboxId;
+
+use crate::control::failed;
+
+/// How long a dead sandbox's control group may take to let itself be removed.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How old a directory must be that never got its own name.
+const NASCENT: Duration = Duration::from_secs(60);
+
+/// Finds the dead among the sandboxes of `home` and removes them.
+pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
+    let mut found = Reconciled::default();
+    let entries = match fs::read_dir(home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        other => other.map_err(|source| RoomError::Step {
+            step: format!("read {}", home.display()),
+            source,
+        })?,
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if let Ok(id) = name.parse::<SandboxId>() {
+            visit(&path, id, &mut found)?;
+        } else if name.starts_with('.') && older_than(&path, NASCENT) {
+            // Its maker died before it had a name.
+            if let Ok(Some(_lock)) = remains::take_lock(&path) {
+                remains::remove_state(&path).map_err(|failure| failed(&failure))?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomError> {
+    let lock = match remains::take_lock(path) {
+        Ok(lock) => lock,
+        // Removed while it was being looked at.
+        Err(failure) if failure.errno == rustix::io::Errno::NOENT.raw_os_error() => return Ok(()),
+        Err(failure) => return Err(failed(&failure)),
+    };
+    if lock.is_none() {
+        if path.join(remains::CONTROL).exists() {
+            found.alive.push(id);
+        }
+        return Ok(());
+    }
+    for directory in Places::find().directories() {
+        let group = directory.join(format!("{}{id}", cgroup::PREFIX));
+        if group.exists() {
+            cgroup::remove_directory(&group, PATIENCE);
+        }
+    }
+    if let Some(plan) = remains::kept_plan(path) {
+        remains::apply_changes(&plan).map_err(|failure| failed(&failure))?;
+    }
+    remains::remove_state(path).map_err(|failure| failed(&failure))?;
+    found.removed.push(id);
+    Ok(())
+}
+
+fn older_than(path: &Path, age: Duration) -> bool {
+    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    modified.ok().and_then(|at| at.elapsed().ok()).is_some_and(|elapsed| elapsed > age)
+}

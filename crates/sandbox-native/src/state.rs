@@ -1,0 +1,60 @@
+//! The directory of a sandbox on the host.
+//!
+//! It is made under a name that starts with a dot and takes its own name once
+//! its lock is held, so that nobody takes it for the remains of a dead sandbox.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use cofferdam_native_supervisor::remains;
+use cofferdam_types::{Network, SandboxId};
+use rustix::fs::{Mode, OFlags};
+
+/// The network setting, for whoever reattaches and has to serve the proxy.
+const NETWORK: &str = "network";
+
+/// A sandbox's directory, with its lock held.
+pub(crate) struct State {
+    pub(crate) path: PathBuf,
+    pub(crate) lock: OwnedFd,
+}
+
+/// Where a sandbox's directory is.
+pub(crate) fn path(home: &Path, id: SandboxId) -> PathBuf {
+    home.join(id.to_string())
+}
+
+/// Makes a sandbox's directory.
+pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
+    let private = |path: &Path| fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
+    private(home)?;
+    let nascent = home.join(format!(".{id}"));
+    private(&nascent)?;
+    let lock = remains::take_lock(&nascent)
+        .map_err(|failure| io::Error::from_raw_os_error(failure.errno))?
+        .ok_or(io::ErrorKind::ResourceBusy)?;
+    let path = path(home, id);
+    fs::rename(&nascent, &path)?;
+    Ok(State { path, lock })
+}
+
+/// A handle of a sandbox's directory, by which its sockets can be named however
+/// long the directory's own name is.
+pub(crate) fn handle(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Keeps the network setting beside a sandbox that lingers.
+pub(crate) fn keep_network(path: &Path, network: &Network) -> io::Result<()> {
+    let bytes = postcard::to_stdvec(network).map_err(io::Error::other)?;
+    fs::write(path.join(NETWORK), bytes)
+}
+
+/// The network setting of a sandbox that lingers.
+pub(crate) fn kept_network(path: &Path) -> io::Result<Network> {
+    postcard::from_bytes(&fs::read(path.join(NETWORK))?).map_err(io::Error::other)
+}
