@@ -25,6 +25,12 @@ pub trait Backend: Send + Sync {
     /// What its sandboxes can do beyond the promises that all make.
     fn capabilities(&self) -> Capabilities;
 
+    /// What this machine has that the back end needs or can use, found without
+    /// making a sandbox.
+    fn examine(&self) -> Vec<Fact> {
+        Vec::new()
+    }
+
     /// Makes a sandbox. Nothing is left behind when it fails.
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>>;
 
@@ -44,6 +50,12 @@ pub trait Room: Send + Sync {
 
     /// What it really got.
     fn isolation(&self) -> &Isolation;
+
+    /// Variables that commands here need besides their own: where the proxy is,
+    /// say.
+    fn environment(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 
     /// A new stream to the guest. It replaces the one before it.
     fn dial(&self) -> BoxFuture<'_, Result<GuestStream, RoomError>>;
@@ -176,6 +188,16 @@ pub enum Grade {
     Virtual,
 }
 
+impl std::fmt::Display for Grade {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Contained => "contained",
+            Self::Bounded => "bounded",
+            Self::Virtual => "virtual",
+        })
+    }
+}
+
 /// What a sandbox really got.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
@@ -230,7 +252,7 @@ pub enum OpenError {
         remedy: String,
     },
     /// The caller asked for more than the machine can give.
-    #[error("this machine gives a {got:?} sandbox, but {wanted:?} is required: {why}")]
+    #[error("the sandbox would be {got}, but {wanted} is required: {why}")]
     TooWeak {
         /// What was required.
         wanted: Grade,

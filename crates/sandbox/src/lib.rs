@@ -2,8 +2,29 @@
 //! suite every back end must pass.
 
 mod backend;
+mod client;
+mod collector;
+mod command;
+pub mod conformance;
+mod error;
+mod files;
+mod process;
+mod result;
+mod sandbox;
+mod tunnel;
 
 pub use backend::{
     Audit, Backend, Capabilities, Fact, Grade, GuestStream, Isolation, Lifetime, OpenError,
     Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, WORKSPACE, Workspace,
 };
+pub use client::GuestClient;
+pub use collector::Gap;
+pub use command::{Command, HOME};
+pub use error::{CallError, ConnectError, FilesError, SandboxError};
+pub use files::{
+    Archived, FileContent, FileStream, Files, Ignored, Listing, Range, Replacement, Search, Written,
+};
+pub use process::{Offsets, OutputChunk, Process, StdinWriter};
+pub use result::{ExecResult, usage};
+pub use sandbox::Sandbox;
+pub use tunnel::Tunnel;

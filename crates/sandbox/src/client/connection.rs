@@ -1,0 +1,216 @@
+//! A connection to a guest: the calls on it, and the way each frame takes.
+//!
+//! It outlives its tasks: whoever still holds a call after the connection ended
+//! finds the call ended too, with the reason.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cofferdam_guest_protocol::{Channel, Control, Frame, Refusal, Reply, Request};
+use tokio::io::WriteHalf;
+
+use super::call::{Call, End, Grant, Listener};
+use super::handle::CallHandle;
+use super::outgoing::{Outgoing, Urgency};
+use crate::backend::GuestStream;
+use crate::error::{CallError, ProtocolError};
+
+/// Ids of calls that the client makes for itself have this bit, so that they
+/// never meet one that a caller chose.
+const OWN_IDS: u64 = 1 << 63;
+
+/// A connection to a guest.
+pub(crate) struct Connection {
+    pub(crate) outgoing: Outgoing,
+    table: Mutex<Table>,
+    next_own_id: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    calls: HashMap<u64, Arc<Call>>,
+    /// Why the connection ended.
+    lost: Option<String>,
+}
+
+impl Connection {
+    pub(crate) fn new(writer: WriteHalf<GuestStream>) -> Self {
+        // A guest may hold calls of an earlier connection: begin somewhere else.
+        let somewhere = RandomState::new().build_hasher().finish();
+        Self {
+            outgoing: Outgoing::new(writer),
+            table: Mutex::default(),
+            next_own_id: AtomicU64::new(somewhere),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An id for a call of the client's own.
+    pub(crate) fn own_id(&self) -> u64 {
+        self.next_own_id.fetch_add(1, Ordering::Relaxed) | OWN_IDS
+    }
+
+    /// Why the connection ended, once it has.
+    pub(crate) fn lost(&self) -> Option<String> {
+        self.table().lost.clone()
+    }
+
+    /// Begins a call.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        id: u64,
+        request: Request,
+    ) -> Result<CallHandle, CallError> {
+        poll_fn(|context| self.outgoing.poll_room(context)).await;
+        // From here on nothing waits: the call is in the table and on its way,
+        // or neither.
+        let call = self.register(Call::new(id, 0, 0))?;
+        let frame = Frame::Request { call: id, request };
+        if let Err(error) = self.outgoing.push(&frame, Urgency::Now) {
+            self.table().calls.remove(&id);
+            return Err(error.into());
+        }
+        Ok(CallHandle::new(Arc::clone(self), call))
+    }
+
+    /// Takes up a call that was begun before. One that this connection still
+    /// holds is handed over as it is; any other is asked of the guest.
+    pub(crate) async fn resume(
+        self: &Arc<Self>,
+        id: u64,
+        output: u64,
+        error: u64,
+    ) -> Result<CallHandle, CallError> {
+        poll_fn(|context| self.outgoing.poll_room(context)).await;
+        let held = self.table().calls.get(&id).cloned();
+        if let Some(call) = held {
+            if call.listener() != Listener::Detached {
+                return Err(Refusal::IdInUse.into());
+            }
+            if call.taken() != (output, error) {
+                return Err(CallError::Offsets);
+            }
+            call.set_listener(Listener::Attached);
+            return Ok(CallHandle::new(Arc::clone(self), call));
+        }
+        let call = self.register(Call::new(id, output, error))?;
+        self.outgoing.push_small(&Frame::Resume { call: id, output, error }, Urgency::Now);
+        Ok(CallHandle::new(Arc::clone(self), call))
+    }
+
+    fn register(&self, call: Call) -> Result<Arc<Call>, CallError> {
+        let mut table = self.table();
+        if let Some(reason) = &table.lost {
+            return Err(CallError::ConnectionLost { reason: reason.clone() });
+        }
+        match table.calls.entry(call.id) {
+            Entry::Occupied(_) => Err(Refusal::IdInUse.into()),
+            Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(call)))),
+        }
+    }
+
+    /// Forgets a call that has ended, here and in the guest.
+    pub(crate) fn settle(&self, call: &Call) {
+        if call.is_kept() {
+            self.acknowledge(call.id);
+        }
+    }
+
+    /// Forgets a call by its id.
+    pub(crate) fn acknowledge(&self, id: u64) {
+        self.table().calls.remove(&id);
+        self.outgoing.push_small(&Frame::Ack { call: id }, Urgency::Soon);
+    }
+
+    /// Ends a call that nobody will ask about again.
+    pub(crate) fn abandon(&self, call: &Call) {
+        let (ended, grants) = call.set_listener(Listener::Gone);
+        if ended {
+            return self.settle(call);
+        }
+        let control = Control::Kill;
+        self.outgoing.push_small(&Frame::Control { call: call.id, control }, Urgency::Now);
+        for grant in grants {
+            self.grant(call.id, grant);
+        }
+    }
+
+    pub(crate) fn grant(&self, call: u64, grant: Grant) {
+        let Grant { channel, total } = grant;
+        self.outgoing.push_small(&Frame::Consumed { call, channel, total }, Urgency::Now);
+    }
+
+    /// Gives a frame of the guest to its call. Frames of calls that are not, or
+    /// no longer, known here lead nowhere.
+    pub(crate) fn dispatch(&self, frame: Frame) -> Result<(), ProtocolError> {
+        match frame {
+            Frame::Data { call, channel, bytes } => {
+                let Some(call) = self.find(call) else { return Ok(()) };
+                if let Some(grant) = call.on_data(channel, bytes)? {
+                    self.grant(call.id, grant);
+                }
+            }
+            Frame::Gap { call, channel, dropped } => {
+                let Some(call) = self.find(call) else { return Ok(()) };
+                call.on_gap(channel, dropped)?;
+            }
+            Frame::End { call, channel } => {
+                let Some(call) = self.find(call) else { return Ok(()) };
+                call.on_end(channel)?;
+            }
+            Frame::Consumed { call, channel: Channel::Input, total } => {
+                let Some(call) = self.find(call) else { return Ok(()) };
+                call.on_consumed(total)?;
+            }
+            Frame::Started { call, pid } => {
+                if let Some(call) = self.find(call) {
+                    call.on_started(pid);
+                }
+            }
+            Frame::Done { call, reply } => self.done(call, reply),
+            Frame::Consumed { .. }
+            | Frame::Request { .. }
+            | Frame::Control { .. }
+            | Frame::Resume { .. }
+            | Frame::Ack { .. } => return Err(ProtocolError::HostFrame),
+        }
+        Ok(())
+    }
+
+    fn find(&self, id: u64) -> Option<Arc<Call>> {
+        self.table().calls.get(&id).cloned()
+    }
+
+    fn done(&self, id: u64, reply: Reply) {
+        let Some(call) = self.find(id) else { return };
+        let listener = call.on_finish(End::Replied(reply));
+        if listener != Listener::Detached {
+            self.table().calls.remove(&id);
+        }
+        if listener == Listener::Gone {
+            self.settle(&call);
+        }
+    }
+
+    /// Ends the connection and with it every call. The first reason stands.
+    pub(crate) fn end(&self, reason: &str) {
+        let calls = {
+            let mut table = self.table();
+            if table.lost.is_none() {
+                table.lost = Some(reason.to_owned());
+            }
+            std::mem::take(&mut table.calls)
+        };
+        self.outgoing.close();
+        for call in calls.into_values() {
+            call.on_finish(End::Lost(reason.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Flow control: neither side is more than a window ahead, and no call waits
+//! for another.
+
+use bytes::Bytes;
+use cofferdam_guest_protocol::{CHUNK, Channel, ExecEnd, Frame, Stdin, WINDOW};
+use cofferdam_sandbox::{CallError, OutputChunk};
+use cofferdam_types::CallId;
+
+use crate::fake_guest::{connected, connected_over, done, exec, stdout};
+
+const PIECE: usize = 64 << 10;
+const PIECES: usize = WINDOW as usize / PIECE;
+
+#[tokio::test]
+async fn credit_is_given_as_output_is_taken_and_not_before() {
+    let (client, mut guest) = connected().await;
+    let mut slow = client.exec(CallId(1), exec(Stdin::Null)).await.unwrap();
+    guest.request().await;
+    for _ in 0..PIECES {
+        guest.send(stdout(1, vec![7; PIECE])).await;
+    }
+
+    // Another call is served although nobody takes anything of the first.
+    let mut quick = client.exec(CallId(2), exec(Stdin::Null)).await.unwrap();
+    assert_eq!(guest.request().await.0, 2);
+    guest.send_all([stdout(2, "quick"), done(2, ExecEnd::Exited(0))]).await;
+    assert_eq!(quick.next_output().await, Some(OutputChunk::Stdout("quick".into())));
+    quick.wait().await.unwrap();
+    assert_eq!(guest.frame().await, Frame::Ack { call: 2 });
+
+    let mut taken = 0;
+    for _ in 0..PIECES {
+        let Some(OutputChunk::Stdout(bytes)) = slow.next_output().await else { panic!("no data") };
+        taken += bytes.len() as u64;
+        if taken.is_multiple_of(WINDOW / 4) {
+            let channel = Channel::Output;
+            assert_eq!(guest.frame().await, Frame::Consumed { call: 1, channel, total: taken });
+        }
+    }
+    assert_eq!(taken, WINDOW);
+}
+
+#[tokio::test]
+async fn a_guest_that_overruns_the_window_loses_the_connection() {
+    let (client, mut guest) = connected().await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Null)).await.unwrap();
+    guest.request().await;
+    for _ in 0..PIECES {
+        guest.send(stdout(1, vec![7; PIECE])).await;
+    }
+    guest.send(stdout(1, "x")).await;
+
+    assert_eq!(guest.next().await, None);
+    let Err(CallError::ConnectionLost { reason }) = process.wait().await else {
+        panic!("the call went on");
+    };
+    assert_eq!(reason, "the guest sent more than 1048576 bytes ahead on Output of call 1");
+}
+
+#[tokio::test]
+async fn stdin_goes_a_window_ahead_and_no_further() {
+    let (client, mut guest) = connected().await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    guest.request().await;
+    let mut stdin = process.take_stdin().unwrap();
+    let content: Bytes = (0..3 * WINDOW).map(|at| at as u8).collect::<Vec<u8>>().into();
+    let all = content.clone();
+
+    let play = async {
+        let mut got = Vec::new();
+        let mut consumed = 0;
+        while got.len() < content.len() {
+            // Take what comes until the window is full, then let it move.
+            let Frame::Data { channel: Channel::Input, bytes, .. } = guest.frame().await else {
+                panic!("no data");
+            };
+            assert!(bytes.len() <= CHUNK);
+            got.extend_from_slice(&bytes);
+            assert!(got.len() as u64 - consumed <= WINDOW);
+            if got.len() as u64 - consumed == WINDOW {
+                consumed = got.len() as u64 - 1000;
+                let channel = Channel::Input;
+                guest.send(Frame::Consumed { call: 1, channel, total: consumed }).await;
+            }
+        }
+        assert_eq!(guest.frame().await, Frame::End { call: 1, channel: Channel::Input });
+        got
+    };
+    let write = async {
+        stdin.write(all).await.unwrap();
+        stdin.close();
+    };
+    let (got, ()) = tokio::join!(play, write);
+    assert!(got == content);
+}
+
+#[tokio::test]
+async fn a_stream_that_takes_little_at_a_time_loses_nothing() {
+    let (client, mut guest) = connected_over(1000).await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    let mut stdin = process.take_stdin().unwrap();
+    let content = Bytes::from(vec![5; 700_000]);
+    let write = async {
+        stdin.write(content).await.unwrap();
+        stdin.close();
+    };
+    let play = async {
+        guest.request().await;
+        let mut got = 0;
+        loop {
+            match guest.frame().await {
+                Frame::Data { bytes, .. } => got += bytes.len(),
+                Frame::End { .. } => return got,
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    };
+    let ((), got) = tokio::join!(write, play);
+    assert_eq!(got, 700_000);
+}
+
+#[tokio::test]
+async fn writing_to_a_command_that_ends_returns() {
+    let (client, mut guest) = connected().await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    guest.request().await;
+    let mut stdin = process.take_stdin().unwrap();
+    let write = stdin.write(Bytes::from(vec![0; 2 * WINDOW as usize]));
+    let play = async {
+        let mut got = 0;
+        while got < WINDOW {
+            if let Frame::Data { bytes, .. } = guest.frame().await {
+                got += bytes.len() as u64;
+            }
+        }
+        guest.send(done(1, ExecEnd::Exited(0))).await;
+    };
+    let (written, ()) = tokio::join!(write, play);
+    assert_eq!(written, Err(CallError::InputClosed));
+}
+
+#[tokio::test]
+async fn a_guest_that_claims_input_it_never_got_loses_the_connection() {
+    let (client, mut guest) = connected().await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    guest.request().await;
+    guest.send(Frame::Consumed { call: 1, channel: Channel::Input, total: 1 }).await;
+    assert!(matches!(process.wait().await, Err(CallError::ConnectionLost { .. })));
+}
