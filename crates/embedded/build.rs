@@ -79,8 +79,7 @@ fn build() -> Result<(), String> {
         let bytes = std::fs::read(&path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let hash = Sha256::digest(&bytes);
-        let short: String =
-            hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let short: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         println!("cargo::rustc-env={name}_HASH={short}");
     }
     Ok(())

@@ -75,7 +75,8 @@ async fn examine(backend: &Arc<dyn Backend>) -> Examined {
 async fn attempt(backend: &dyn Backend) -> Result<Trial, Problem> {
     let begun = Instant::now();
     let sandbox = Sandbox::open(backend, Spec::scratch()).await.map_err(|e| Problem::open(&e))?;
-    let command = sandbox.command(cofferdam_guest_protocol::Program::Argv(vec!["/bin/true".into()]));
+    let command =
+        sandbox.command(cofferdam_guest_protocol::Program::Argv(vec!["/bin/true".into()]));
     let result = sandbox
         .run(sandbox.next_call_id(), command)
         .await
@@ -109,8 +110,9 @@ fn render(findings: &Findings) -> String {
     }
     let last = match findings.chosen {
         Some(name) => format!("Sandboxes will be made by: {name}\n"),
-        None => "No sandbox can be made on this machine; see above for what would mend it.\n"
-            .to_owned(),
+        None => {
+            "No sandbox can be made on this machine; see above for what would mend it.\n".to_owned()
+        }
     };
     text + &last
 }
@@ -124,7 +126,7 @@ fn render_backend(text: &mut String, examined: &Examined) -> std::fmt::Result {
             writeln!(
                 text,
                 "  trial: /bin/true ran in a fresh sandbox in {milliseconds:.1} ms; grade {}",
-                format!("{:?}", isolation.grade).to_lowercase()
+                isolation.grade
             )?;
             render_facts(text, &isolation.facts)?;
             if !missing_programs.is_empty() {

@@ -112,9 +112,8 @@ fn unfinished(bytes: &[u8]) -> usize {
             (1..=tail.len())
                 .find(|length| {
                     let end = tail.get(tail.len() - length..).unwrap_or_default();
-                    std::str::from_utf8(end).is_err_and(|error| {
-                        error.error_len().is_none() && error.valid_up_to() == 0
-                    })
+                    std::str::from_utf8(end)
+                        .is_err_and(|error| error.error_len().is_none() && error.valid_up_to() == 0)
                 })
                 .unwrap_or(0)
         }

@@ -56,12 +56,9 @@ async fn attempt(
 ) -> Result<u8, Failed> {
     let usage_error = |cause: String| (Problem::option(cause), 2);
     let backend = product.backend(&arguments.sandbox.sandbox).map_err(|problem| (problem, 2))?;
-    let variables = arguments
-        .sandbox
-        .variables(|name| std::env::var(name).ok())
-        .map_err(usage_error)?;
-    let mut signals =
-        Signals::listen().map_err(|error| (Problem::runtime(&error), NO_SANDBOX))?;
+    let variables =
+        arguments.sandbox.variables(|name| std::env::var(name).ok()).map_err(usage_error)?;
+    let mut signals = Signals::listen().map_err(|error| (Problem::runtime(&error), NO_SANDBOX))?;
     // What an earlier life left behind is removed by whoever comes next. That it
     // cannot be removed is no reason not to run.
     drop(backend.reconcile().await);
@@ -200,8 +197,7 @@ impl Input {
 
 async fn write_trail(sandbox: &Sandbox, path: &Path) -> Result<(), Failed> {
     let records = sandbox.audit().await.map_err(|error| (Problem::close(&error), NO_SANDBOX))?;
-    std::fs::write(path, lines(&records))
-        .map_err(|error| (Problem::file(path, &error), NO_SANDBOX))
+    std::fs::write(path, lines(&records)).map_err(|error| (Problem::file(path, &error), NO_SANDBOX))
 }
 
 fn lines(records: &[AuditRecord]) -> Vec<u8> {

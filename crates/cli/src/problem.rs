@@ -73,14 +73,13 @@ impl Problem {
     pub(crate) fn call(error: &CallError, command: &str) -> Self {
         match error {
             CallError::NotStarted { errno, what } => {
-                let cause = format!("{what}: {}", std::io::Error::from_raw_os_error(*errno));
                 let remedy = if *errno == rustix::io::Errno::NOENT.raw_os_error() {
                     "programs in home directories are not in the sandbox: install it system-wide, \
                      or show its directory with --read"
                 } else {
                     "check that it is a program that may be executed"
                 };
-                Self::new("SBX-006", &format!("cannot start {command}"), cause, remedy)
+                Self::new("SBX-006", &format!("cannot start {command}"), what, remedy)
             }
             other => Self::new(
                 "SBX-007",

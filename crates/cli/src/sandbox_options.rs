@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use cofferdam_sandbox::{Audit, Grade, Lifetime, Root, Spec, Workspace};
-use cofferdam_types::{
-    Limits, Network, SandboxId, parse_bytes, parse_cpus, parse_duration,
-};
+use cofferdam_types::{Limits, Network, SandboxId, parse_bytes, parse_cpus, parse_duration};
 
 /// Options of a sandbox.
 #[derive(Debug, Args)]

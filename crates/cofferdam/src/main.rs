@@ -16,9 +16,7 @@ fn main() -> ExitCode {
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the
 /// desktop convention names, else below the home directory.
-fn home(
-    variable: impl Fn(&str) -> Option<std::ffi::OsString>,
-) -> Result<PathBuf, String> {
+fn home(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<PathBuf, String> {
     let home = match (variable("COFFERDAM_HOME"), variable("XDG_DATA_HOME"), variable("HOME")) {
         (Some(own), ..) => PathBuf::from(own),
         (None, Some(data), _) => PathBuf::from(data).join("cofferdam"),
@@ -49,7 +47,10 @@ mod tests {
     fn the_products_own_variable_wins() {
         let own = with(&[("COFFERDAM_HOME", "/a"), ("XDG_DATA_HOME", "/b"), ("HOME", "/c")]);
         assert_eq!(own.unwrap(), Path::new("/a"));
-        assert_eq!(with(&[("XDG_DATA_HOME", "/b"), ("HOME", "/c")]).unwrap(), Path::new("/b/cofferdam"));
+        assert_eq!(
+            with(&[("XDG_DATA_HOME", "/b"), ("HOME", "/c")]).unwrap(),
+            Path::new("/b/cofferdam")
+        );
         assert_eq!(with(&[("HOME", "/c")]).unwrap(), Path::new("/c/.local/share/cofferdam"));
     }
 

@@ -69,10 +69,10 @@ impl Auditor {
     pub fn attend(&mut self) {
         // A process that is killed while it waits takes its report with it.
         let Ok(notification) = sys::next_notification(self.listener.as_fd()) else { return };
-        let act = act_of(&notification);
+        // All questions before the answer: afterwards the process may be gone.
+        let act = act_of(&notification).map(|act| (act, self.origin(notification.pid)));
         ignore(sys::let_go_on(self.listener.as_fd(), notification.id));
-        if let Some(act) = act {
-            let Origin { call, pid_inside } = self.origin(notification.pid);
+        if let Some((act, Origin { call, pid_inside })) = act {
             self.write(&AuditRecord { at_us: now_us(), call, pid: pid_inside, act });
         }
     }
@@ -127,7 +127,9 @@ impl Auditor {
             }
             at = status.parent;
         }
-        self.known.insert(pid, (now, origin));
+        if origin.call.is_some() {
+            self.known.insert(pid, (now, origin));
+        }
         origin
     }
 }

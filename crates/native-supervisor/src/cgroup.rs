@@ -88,8 +88,7 @@ impl Places {
         if self.unified.is_some() {
             return vec!["memory".to_owned(), "cpu".to_owned(), "pids".to_owned()];
         }
-        let writable =
-            |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
         let usable = self.legacy.iter().filter(|(_, path)| writable(path));
         usable.map(|(controller, _)| controller.clone()).collect()
     }

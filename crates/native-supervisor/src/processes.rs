@@ -30,9 +30,19 @@ impl Stat {
         Some(Self { name: name.to_owned(), state, parent })
     }
 
-    fn stopped(&self) -> bool {
+    /// It runs nothing of its own any more.
+    fn at_rest(&self) -> bool {
         matches!(self.state, 'T' | 't' | 'Z' | 'X')
     }
+}
+
+/// Whether all threads of a process have stopped.
+fn all_threads_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|text| Stat::parse(&text))
+        .all(|stat| stat.at_rest())
 }
 
 /// Every living process below `init`, and whether it is stopped; the guest's own
@@ -56,9 +66,22 @@ fn below(init: u32) -> HashMap<u32, bool> {
     }
     found.remove(&init);
     let idle_helper = |stat: &Stat| stat.parent == init && stat.name == GUEST_NAME;
+    // A process that waits for a child to begin another program cannot be seen to
+    // stop, but it does nothing before that child does.
+    let waits_for_stopped = |pid: u32| {
+        let stopped_child = |stat: &Stat| stat.parent == pid && stat.at_rest();
+        all.get(&pid).is_some_and(|stat| stat.state == 'D') && all.values().any(stopped_child)
+    };
+    // The guest does not let its own children stop. Those that watch over a
+    // command touch no files; those without a command are at work on files, and
+    // that is soon over.
+    let watches = |pid: u32, stat: &Stat| {
+        stat.parent == init && all.values().any(|child| child.parent == pid)
+    };
     let living = |pid: u32| {
         let stat = all.get(&pid)?;
-        (!idle_helper(stat) && !matches!(stat.state, 'Z' | 'X')).then(|| (pid, stat.stopped()))
+        let stopped = all_threads_stopped(pid) || waits_for_stopped(pid) || watches(pid, stat);
+        (!idle_helper(stat) && !matches!(stat.state, 'Z' | 'X')).then_some((pid, stopped))
     };
     found.into_iter().filter_map(living).collect()
 }
@@ -87,6 +110,7 @@ pub fn stop_below(init: u32, mut meanwhile: impl FnMut()) -> Result<Vec<u32>, Fa
         }
         for pid in running {
             send(pid, Signal::STOP);
+            // Only processes that are not the guest's own stay stopped.
             if !stopped.contains(&pid) {
                 stopped.push(pid);
             }
@@ -94,8 +118,17 @@ pub fn stop_below(init: u32, mut meanwhile: impl FnMut()) -> Result<Vec<u32>, Fa
         meanwhile();
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
+    let restless: Vec<String> = below(init)
+        .into_iter()
+        .filter(|(_, stopped)| !stopped)
+        .filter_map(|(pid, _)| Stat::read(pid))
+        .map(|stat| format!("{} ({})", stat.name, stat.state))
+        .collect();
     continue_all(&stopped);
-    Err(Failure::new("the sandbox's processes could not be stopped"))
+    Err(Failure::new(format!(
+        "the sandbox's processes could not be stopped: {}",
+        restless.join(", ")
+    )))
 }
 
 /// Lets stopped processes go on.
@@ -130,7 +163,7 @@ mod tests {
         assert!(any_below(std::process::id()));
         let stopped = stop_below(std::process::id(), || {}).unwrap();
         assert!(stopped.contains(&child.id()));
-        assert!(Stat::read(child.id()).unwrap().stopped());
+        assert!(all_threads_stopped(child.id()));
         continue_all(&stopped);
         child.kill().unwrap();
         child.wait().unwrap();

@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
     Built, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
-    Audit, Backend, Capabilities, Fact, Lifetime, OpenError, Reconciled, Room, RoomError, Root, Snapshot,
-    Spec, Workspace,
+    Audit, Backend, Capabilities, Fact, Lifetime, OpenError, Reconciled, Room, RoomError, Root,
+    Snapshot, Spec, Workspace,
 };
 use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
@@ -33,6 +34,7 @@ use crate::{describe, examine, explain, reconcile, state};
 pub struct Native {
     home: PathBuf,
     weakness: Weakness,
+    resolver: Arc<dyn Resolve>,
     programs: OnceLock<Programs>,
     children: Children,
     /// The supervisors of sandboxes that this process holds, for forks of them.
@@ -68,29 +70,34 @@ impl Native {
     /// Keeps its sandboxes' directories in `home`.
     #[must_use]
     pub fn new(home: PathBuf) -> Self {
-        Self::weakened(home, Weakness::None)
-    }
-
-    /// One with something left out, for tests of tests.
-    #[must_use]
-    pub fn weakened(home: PathBuf, weakness: Weakness) -> Self {
         Self {
             home,
-            weakness,
+            weakness: Weakness::None,
+            resolver: Arc::new(SystemResolver),
             programs: OnceLock::new(),
             children: Children::default(),
             held: Mutex::default(),
         }
     }
 
+    /// Leaves something out, for tests of tests.
+    #[must_use]
+    pub fn weakened(self, weakness: Weakness) -> Self {
+        Self { weakness, ..self }
+    }
+
+    /// Has the proxy look up names elsewhere than the host does.
+    #[must_use]
+    pub fn resolving_by(self, resolver: Arc<dyn Resolve>) -> Self {
+        Self { resolver, ..self }
+    }
+
     fn programs(&self) -> Result<&Programs, OpenError> {
         if let Some(programs) = self.programs.get() {
             return Ok(programs);
         }
-        let programs = Programs::find(&self.home).map_err(|source| OpenError::Step {
-            step: "get the guest ready".to_owned(),
-            source,
-        })?;
+        let programs = Programs::find(&self.home)
+            .map_err(|source| OpenError::Step { step: "get the guest ready".to_owned(), source })?;
         Ok(self.programs.get_or_init(|| programs))
     }
 
@@ -123,8 +130,10 @@ impl Native {
             Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
         };
         if let Lifetime::Lingering(_) = spec.lifetime {
-            state::keep_network(&state.path, &spec.network)
-                .map_err(|source| OpenError::Step { step: "keep the network setting".to_owned(), source })?;
+            state::keep_network(&state.path, &spec.network).map_err(|source| OpenError::Step {
+                step: "keep the network setting".to_owned(),
+                source,
+            })?;
         }
         let room = self.hold(spec.id, state.path, control, &built, &spec.limits, &spec.network);
         let room = room.await?;
@@ -212,10 +221,8 @@ impl Native {
     /// A directory that a sandbox may be given: it exists, and this product's
     /// own files are not in it.
     fn directory(&self, path: &Path) -> Result<PathBuf, OpenError> {
-        let invalid = |cause: String, remedy: &str| OpenError::Invalid {
-            cause,
-            remedy: remedy.to_owned(),
-        };
+        let invalid =
+            |cause: String, remedy: &str| OpenError::Invalid { cause, remedy: remedy.to_owned() };
         let real = std::fs::canonicalize(path).map_err(|error| {
             invalid(format!("{}: {error}", path.display()), "name a directory that exists")
         })?;
@@ -233,10 +240,7 @@ impl Native {
     }
 
     /// What a fork of this snapshot begins from.
-    async fn borrow(
-        &self,
-        snapshot: &Snapshot,
-    ) -> Result<(Vec<String>, Vec<OwnedFd>), OpenError> {
+    async fn borrow(&self, snapshot: &Snapshot) -> Result<(Vec<String>, Vec<OwnedFd>), OpenError> {
         let control = self.held(snapshot.sandbox).ok_or(OpenError::Gone(snapshot.sandbox))?;
         match control.ask(Order::Lend(snapshot.number)).await {
             Ok((Report::Lent(Ok(layers)), namespaces)) => Ok((layers, namespaces)),
@@ -278,9 +282,13 @@ impl Native {
                     Ok((Report::Egress, descriptors)) => descriptors.into_iter().next(),
                     _ => None,
                 };
-                let listener =
-                    listener.ok_or_else(|| unusable("the sandbox has no listener for the proxy"))?;
-                Some(Egress::serve(listener, rules, &path).map_err(step("serve the proxy"))?)
+                let listener = listener
+                    .ok_or_else(|| unusable("the sandbox has no listener for the proxy"))?;
+                let resolver = Arc::clone(&self.resolver);
+                Some(
+                    Egress::serve(listener, rules, resolver, &path)
+                        .map_err(step("serve the proxy"))?,
+                )
             }
             _ => None,
         };
@@ -323,10 +331,7 @@ impl Native {
 }
 
 fn unusable(cause: &str) -> OpenError {
-    OpenError::Unusable {
-        cause: cause.to_owned(),
-        remedy: "run `cofferdam doctor`".to_owned(),
-    }
+    OpenError::Unusable { cause: cause.to_owned(), remedy: "run `cofferdam doctor`".to_owned() }
 }
 
 impl Backend for Native {

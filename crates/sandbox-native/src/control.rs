@@ -70,14 +70,13 @@ async fn send(
 }
 
 async fn receive(socket: &UnixDatagram) -> Result<(Report, Vec<OwnedFd>), RoomError> {
-    let next = socket.async_io(Interest::READABLE, || {
-        match wire::receive::<Report>(socket.as_fd()) {
+    let next =
+        socket.async_io(Interest::READABLE, || match wire::receive::<Report>(socket.as_fd()) {
             Err(failure) if failure.errno == Errno::AGAIN.raw_os_error() => {
                 Err(io::ErrorKind::WouldBlock.into())
             }
             other => Ok(other),
-        }
-    });
+        });
     let received = tokio::time::timeout(PATIENCE, next)
         .await
         .map_err(|_| RoomError::Gone("its supervisor does not answer".to_owned()))?

@@ -16,7 +16,11 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     const DELEGATE: &str = "no control group can be made here: run as root, or in a session where \
                             systemd delegates the memory, cpu and pids controllers";
     let held = |holds: bool, otherwise: &str| -> (String, Option<String>) {
-        if holds { (groups.to_owned(), None) } else { (otherwise.to_owned(), Some(DELEGATE.to_owned())) }
+        if holds {
+            (groups.to_owned(), None)
+        } else {
+            (otherwise.to_owned(), Some(DELEGATE.to_owned()))
+        }
     };
     let fact = |part: &str, value: String, weakness: Option<String>| Fact {
         part: part.to_owned(),
@@ -41,7 +45,11 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
         fact("system calls", "allow-list".to_owned(), None),
         fact(
             "landlock",
-            if built.landlock > 0 { format!("version {}", built.landlock) } else { "none".to_owned() },
+            if built.landlock > 0 {
+                format!("version {}", built.landlock)
+            } else {
+                "none".to_owned()
+            },
             (built.landlock == 0)
                 .then(|| "the kernel has no Landlock: boot one that lists it in lsm=".to_owned()),
         ),
@@ -68,6 +76,7 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     });
     let audit = if built.audit { "system calls" } else { "off" };
     facts.push(fact("audit", audit.to_owned(), None));
+    facts.push(fact("kernel", "the host's".to_owned(), None));
     Isolation {
         backend: "native".to_owned(),
         grade: if bounded { Grade::Bounded } else { Grade::Contained },
@@ -75,8 +84,11 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     }
 }
 
-/// The weak parts of an isolation, in one line.
+/// Why an isolation is not of a higher grade, in one line.
 pub(crate) fn weaknesses(isolation: &Isolation) -> String {
+    if isolation.grade == Grade::Bounded {
+        return "kernel: native sandboxes share the host's".to_owned();
+    }
     let weak = isolation
         .facts
         .iter()

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use cofferdam_egress::{Log, Policy, Proxy, Settings, SystemResolver};
+use cofferdam_egress::{Log, Policy, Proxy, Resolve, Settings};
 use cofferdam_types::{AuditRecord, HostRule};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -28,17 +28,13 @@ impl Egress {
     pub(crate) fn serve(
         listener: OwnedFd,
         rules: &[HostRule],
+        resolver: Arc<dyn Resolve>,
         state: &Path,
     ) -> io::Result<Self> {
         let mut file = trail::open_egress(state)?;
         let (records, mut waiting) = mpsc::channel::<AuditRecord>(WAITING_RECORDS);
         let log = Log { records, clock: now_us };
-        let proxy = Proxy::new(
-            Policy::new(rules.to_vec()),
-            Settings::default(),
-            Arc::new(SystemResolver),
-            log,
-        );
+        let proxy = Proxy::new(Policy::new(rules.to_vec()), Settings::default(), resolver, log);
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
         let until = stop.clone();

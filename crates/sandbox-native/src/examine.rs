@@ -11,11 +11,8 @@ use crate::explain::Restrictions;
 
 /// Looks at the machine.
 pub(crate) fn examine() -> Vec<Fact> {
-    let finding = |part: &str, value: String, weakness| Fact {
-        part: part.to_owned(),
-        value,
-        weakness,
-    };
+    let finding =
+        |part: &str, value: String, weakness| Fact { part: part.to_owned(), value, weakness };
     let kernel = rustix::system::uname();
     let landlock = sys::landlock_version();
     let restrictions = Restrictions::read();
@@ -24,7 +21,8 @@ pub(crate) fn examine() -> Vec<Fact> {
         uid => format!("ordinary user {uid}"),
     };
     let file_systems = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let overlay = file_systems.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay");
+    let overlay =
+        file_systems.lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay");
     let (groups, group_trouble) = control_groups();
     vec![
         finding("kernel", kernel.release().to_string_lossy().into_owned(), None),
@@ -45,7 +43,8 @@ pub(crate) fn examine() -> Vec<Fact> {
             "landlock",
             if landlock > 0 { format!("version {landlock}") } else { "none".to_owned() },
             (landlock == 0).then(|| {
-                "boot with landlock in lsm= to add a second fence; sandboxes work without".to_owned()
+                "boot with landlock in lsm= to add a second fence; sandboxes work without"
+                    .to_owned()
             }),
         ),
         finding(

@@ -48,9 +48,8 @@ fn libc_nofollow() -> i32 {
 /// its content is right is a matter of its name: copies are put in place whole.
 fn is_ours(file: &File, program: &Program) -> io::Result<bool> {
     let metadata = file.metadata()?;
-    let can_run = !rustix::fs::fstatvfs(file)?
-        .f_flag
-        .contains(rustix::fs::StatVfsMountFlags::NOEXEC);
+    let can_run =
+        !rustix::fs::fstatvfs(file)?.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC);
     Ok(metadata.is_file()
         && metadata.len() == program.bytes.len() as u64
         && metadata.uid() == rustix::process::geteuid().as_raw()

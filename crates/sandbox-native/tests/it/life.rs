@@ -1,0 +1,221 @@
+//! Who dies with whom, and who cleans up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::home::{Home, block_on, groups_of, processes_with, supervisors, wait_until};
+use crate::ordinary_user;
+
+fn kill(pid: u32) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+}
+
+fn marker(name: &str) -> String {
+    format!("cofferdam-{name}-{}", std::process::id())
+}
+
+/// Processes of every stubborn kind, each with the marker in its command line.
+fn stubborn(marker: &str) -> String {
+    format!(
+        "trap '' TERM HUP INT; \
+         sh -c 'trap \"\" TERM; while :; do sleep 1; done' {marker} & \
+         setsid sh -c 'while :; do sleep 1; done' {marker} & \
+         sh -c 'kill -STOP $$; sleep 1' {marker} & \
+         (setsid sh -c 'sh -c \"while :; do sleep 1; done\" {marker} &' &) ; sleep 0.2; echo ready"
+    )
+}
+
+#[test]
+fn nothing_survives_the_supervisor_and_the_next_start_removes_the_rest() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let directory = home.directory("project");
+        std::fs::write(directory.join("old"), "old").unwrap();
+        let spec = Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&native, spec).await.unwrap();
+        let id = sandbox.id();
+        let marker = marker("orphans");
+        let script = format!("echo kept > new; rm old; {}", stubborn(&marker));
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        assert!(!processes_with(&marker).is_empty());
+
+        for supervisor in supervisors(&home.sandboxes()) {
+            kill(supervisor);
+        }
+        wait_until("every process is gone", || processes_with(&marker).is_empty());
+        assert_eq!(home.left(), [id.to_string()], "remains are there to be found");
+        drop(sandbox);
+
+        let found = home.native().reconcile().await.unwrap();
+        assert_eq!(found.removed, [id]);
+        assert_eq!(groups_of(&id.to_string()), Vec::<std::path::PathBuf>::new());
+        assert_eq!(std::fs::read_to_string(directory.join("new")).unwrap(), "kept\n");
+        assert!(!directory.join("old").exists(), "no change is lost");
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn closing_leaves_no_process_of_any_kind() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let sandbox = Sandbox::open(&native, Spec::scratch()).await.unwrap();
+        let id = sandbox.id().to_string();
+        let marker = marker("stubborn");
+        let command = sandbox.shell(stubborn(&marker));
+        sandbox.run(sandbox.next_call_id(), command).await.unwrap();
+        assert!(processes_with(&marker).len() >= 3);
+        sandbox.close().await.unwrap();
+        assert_eq!(processes_with(&marker), Vec::<u32>::new());
+        assert_eq!(groups_of(&id), Vec::<std::path::PathBuf>::new());
+        assert_eq!(home.left(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_sandbox_that_nobody_comes_back_to_ends_itself() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let lifetime = Lifetime::Lingering(Duration::from_millis(300));
+        let sandbox = Sandbox::open(&native, Spec { lifetime, ..Spec::scratch() }).await.unwrap();
+        let id = sandbox.id();
+        drop(sandbox);
+        home.assert_empty();
+        let error = Sandbox::reattach(&native, id, cofferdam_types::Limits::default()).await;
+        assert!(matches!(error, Err(SandboxError::Open(OpenError::Gone(gone))) if gone == id));
+    });
+}
+
+#[test]
+fn a_lingering_sandbox_is_found_alive_and_not_removed() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let lifetime = Lifetime::Lingering(Duration::from_secs(60));
+        let spec = Spec { lifetime, ..Spec::scratch() };
+        let sandbox = Sandbox::open(&native, spec.clone()).await.unwrap();
+        let id = sandbox.id();
+        sandbox.run(sandbox.next_call_id(), sandbox.shell("echo here > file")).await.unwrap();
+        drop(sandbox);
+        let other: Arc<dyn Backend> = Arc::new(home.native());
+        let found = other.reconcile().await.unwrap();
+        assert_eq!((found.alive, found.removed), (vec![id], vec![]));
+        let sandbox = Sandbox::reattach(other.as_ref(), id, spec.limits).await.unwrap();
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell("cat file")).await.unwrap();
+        assert_eq!(&result.stdout[..], b"here\n");
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn a_sandbox_in_the_making_is_not_taken_for_a_dead_one() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        for _ in 0..20 {
+            let open = Sandbox::open(&native, Spec::scratch());
+            let other = home.native();
+            let (sandbox, found) = tokio::join!(open, other.reconcile());
+            assert_eq!(found.unwrap().removed, []);
+            sandbox.unwrap().close().await.unwrap();
+        }
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn what_cannot_be_made_leaves_nothing() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let missing = home.sandboxes().join("../missing");
+        let cases = [
+            Spec { workspace: Workspace::Directory(missing.clone()), ..Spec::scratch() },
+            Spec { root: cofferdam_sandbox::Root::Image(missing.clone()), ..Spec::scratch() },
+            Spec {
+                root: cofferdam_sandbox::Root::Host { readable: vec![missing] },
+                ..Spec::scratch()
+            },
+            Spec { require: cofferdam_sandbox::Grade::Virtual, ..Spec::scratch() },
+            Spec {
+                workspace: Workspace::Directory(home.sandboxes().join("..")),
+                ..Spec::scratch()
+            },
+        ];
+        std::fs::create_dir_all(home.sandboxes()).unwrap();
+        for spec in cases {
+            let wanted = format!("{spec:?}");
+            assert!(Sandbox::open(&native, spec).await.is_err(), "{wanted}");
+            home.assert_empty();
+        }
+    });
+}
+
+#[test]
+fn an_image_directory_is_the_root() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let image = home.directory("image");
+        for directory in ["etc", "workspace", "opt"] {
+            std::fs::create_dir(image.join(directory)).unwrap();
+        }
+        std::fs::write(image.join("opt/only-here"), "image\n").unwrap();
+        std::fs::write(image.join("etc/passwd"), "somebody:x:0:0::/:/bin/sh\n").unwrap();
+        // The programs of this machine will do for an image.
+        for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
+            std::os::unix::fs::symlink(target, image.join(link)).unwrap();
+        }
+        std::fs::create_dir_all(image.join("usr/bin")).unwrap();
+        let libraries = ["usr/lib", "usr/lib64"];
+        for directory in libraries {
+            std::fs::create_dir_all(image.join(directory)).unwrap();
+        }
+        copy_program(&image, "sh");
+        copy_program(&image, "cat");
+        copy_program(&image, "id");
+        let root = cofferdam_sandbox::Root::Image(image);
+        let sandbox = Sandbox::open(&native, Spec { root, ..Spec::scratch() }).await.unwrap();
+        let script = "cat /opt/only-here; id -un; echo x > /opt/x || echo refused";
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&result.stdout), "image\nagent\nrefused\n");
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+/// Copies a program and the libraries it needs.
+fn copy_program(image: &std::path::Path, name: &str) {
+    let program = format!("/usr/bin/{name}");
+    std::fs::copy(&program, image.join(&program[1..])).unwrap();
+    let output = std::process::Command::new("ldd").arg(&program).output().unwrap();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let path = line.split_ascii_whitespace().find(|word| word.starts_with('/'));
+        if let Some(path) = path {
+            let real = std::fs::canonicalize(path).unwrap();
+            let place = image.join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::fs::copy(real, place).unwrap();
+        }
+    }
+}
+
+#[test]
+fn life_is_the_same_for_an_ordinary_user() {
+    ordinary_user::again(&[
+        "life::nothing_survives_the_supervisor_and_the_next_start_removes_the_rest",
+        "life::closing_leaves_no_process_of_any_kind",
+        "life::a_sandbox_that_nobody_comes_back_to_ends_itself",
+        "life::a_lingering_sandbox_is_found_alive_and_not_removed",
+        "life::what_cannot_be_made_leaves_nothing",
+        "life::an_image_directory_is_the_root",
+    ]);
+}

@@ -1,0 +1,13 @@
+//! Native sandboxes, made for real: as whoever runs the tests, and, when that is
+//! root, as an ordinary user too.
+#![expect(clippy::disallowed_methods, reason = "tests start programs on the host")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+#![expect(clippy::print_stderr, reason = "tests say what they skip")]
+
+mod conformance;
+mod egress;
+mod fork;
+mod home;
+mod life;
+mod ordinary_user;
+mod probes;
