@@ -1,0 +1,550 @@
+//! The loop: waits for events, gives each call its turn, sends what is due.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use rustix::process::{Rlimit, WaitOptions, getpid};
+
+use crate::call::{Call, Work};
+use crate::calls::Calls;
+use crate::channel::{Means, Turn, Watched};
+use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
+use crate::{sys, tree};
+
+/// Events taken at a time.
+const EVENTS: usize = 64;
+
+/// Peers taken at a time; only the last of them can become the host.
+const ACCEPTS: usize = 256;
+
+/// Descriptors kept for the next host.
+const RESERVED: usize = 2;
+
+/// A guest that has had nothing to do for this long gives memory back.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// No wait for an event is longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+
+/// Reads of the connection in one round of the loop.
+const READS: usize = 4;
+
+/// Between two looks for processes that nobody looks after, and how many.
+const SWEEP_PAUSE: Duration = Duration::from_millis(10);
+const MOST_SWEEPS: u32 = 100;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Subject {
+    Listener = 0,
+    Children = 1,
+    ConnectionInput = 2,
+    ConnectionOutput = 3,
+    Candidate = 4,
+    CallOutput = 5,
+    CallError = 6,
+    CallInput = 7,
+    CallReport = 8,
+}
+
+impl Subject {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0 => Self::Listener,
+            1 => Self::Children,
+            2 => Self::ConnectionInput,
+            3 => Self::ConnectionOutput,
+            4 => Self::Candidate,
+            5 => Self::CallOutput,
+            6 => Self::CallError,
+            7 => Self::CallInput,
+            8 => Self::CallReport,
+            _ => return None,
+        })
+    }
+
+    fn plain(self) -> EventData {
+        EventData::new_u64(self as u64)
+    }
+
+    fn of_call(self, slot: usize, generation: u32) -> EventData {
+        EventData::new_u64(self as u64 | (slot as u64) << 8 | u64::from(generation) << 32)
+    }
+}
+
+/// Where hosts come from.
+pub(crate) enum Door {
+    /// They dial this socket.
+    Listener(OwnedFd),
+    /// There is one, at these descriptors; when it leaves, all is over.
+    Stream(OwnedFd, OwnedFd),
+}
+
+/// The guest.
+pub(crate) struct Server {
+    pub(crate) calls: Calls,
+    pub(crate) workspace: Vec<u8>,
+    /// Open files a command may have; the guest itself may have the most.
+    pub(crate) open_files: Rlimit,
+    epoll: OwnedFd,
+    children: OwnedFd,
+    listener: Option<OwnedFd>,
+    /// Kept so that a host can dial when all other descriptors are in use.
+    reserved: Vec<OwnedFd>,
+    candidate: Option<Candidate>,
+    connection: Option<Connection>,
+    turns: VecDeque<usize>,
+    senders: VecDeque<usize>,
+    scratch: Vec<u8>,
+    sweep: Option<(u32, Instant)>,
+    over: bool,
+}
+
+impl Server {
+    pub(crate) fn new(door: Door, workspace: Vec<u8>, open_files: Rlimit) -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let children = sys::child_signals()?;
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&epoll, &children, Subject::Children.plain(), flags)?;
+        let mut server = Self {
+            calls: Calls::default(),
+            workspace,
+            open_files,
+            epoll,
+            children,
+            listener: None,
+            reserved: Vec::new(),
+            candidate: None,
+            connection: None,
+            turns: VecDeque::new(),
+            senders: VecDeque::new(),
+            scratch: Vec::new(),
+            sweep: None,
+            over: false,
+        };
+        match door {
+            Door::Listener(listener) => {
+                rustix::io::ioctl_fionbio(&listener, true)?;
+                epoll::add(&server.epoll, &listener, Subject::Listener.plain(), flags)?;
+                server.reserve();
+                server.listener = Some(listener);
+            }
+            Door::Stream(input, output) => server.greet(input, output),
+        }
+        Ok(server)
+    }
+
+    /// Serves until the only stream there is has ended, or the loop cannot go on.
+    pub(crate) fn run(&mut self) -> Result<(), Errno> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut trimmed = false;
+        while !self.over {
+            events.clear();
+            let wait = self.wait();
+            let idles = !trimmed && wait.is_none_or(|wait| wait > IDLE);
+            let wait = if idles { Some(IDLE) } else { wait };
+            let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+            trimmed = idles && events.is_empty();
+            if trimmed {
+                self.trim();
+                continue;
+            }
+            for event in &events {
+                self.note(event.data.u64());
+            }
+            self.receive();
+            let now = Instant::now();
+            self.wake_due(now);
+            self.take_turns(now);
+            self.flush();
+        }
+        tree::kill(|processes| tree::descendants(processes, getpid()));
+        Ok(())
+    }
+
+    /// How long nothing has to be done unless something happens.
+    fn wait(&self) -> Option<Duration> {
+        let reads = self.connection.as_ref().is_some_and(Connection::wants_turn);
+        if reads || !self.turns.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let sweep = self.sweep.map(|(_, at)| at);
+        let calls = self.calls.iter().filter_map(|(_, call)| call.deadline());
+        let next = calls.chain(sweep).min()?;
+        let wait = next.saturating_duration_since(Instant::now());
+        // Rounded up: waking early would be waking for nothing.
+        Some(wait.min(LONGEST_WAIT) + Duration::from_micros(50))
+    }
+
+    /// Gives back what an idle guest does not need.
+    fn trim(&mut self) {
+        self.scratch = Vec::new();
+        sys::trim_memory();
+    }
+
+    fn note(&mut self, data: u64) {
+        let Some(subject) = Subject::from_bits((data & 0xff) as u8) else { return };
+        match subject {
+            Subject::Listener => self.accept(),
+            Subject::Children => self.reap(),
+            Subject::ConnectionInput => {
+                if let Some(connection) = &mut self.connection {
+                    connection.readable = true;
+                }
+            }
+            Subject::ConnectionOutput => {
+                if let Some(connection) = &mut self.connection {
+                    connection.writable = true;
+                }
+            }
+            Subject::Candidate => self.listen_to_candidate(),
+            Subject::CallOutput | Subject::CallError | Subject::CallInput | Subject::CallReport => {
+                let slot = (data >> 8 & 0xff_ffff) as usize;
+                let Some(call) = self.calls.get_current(slot, (data >> 32) as u32) else { return };
+                if let Some(watched) = watched(call, subject) {
+                    watched.ready = true;
+                }
+                self.give_turn(slot);
+            }
+        }
+    }
+
+    // Connections.
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else { return };
+            self.reserved.clear();
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = rustix::net::accept_with(listener, flags).and_then(|socket| {
+                let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
+                Ok((socket, output))
+            });
+            match accepted {
+                Ok((socket, output)) => self.greet(socket, output),
+                Err(Errno::AGAIN) => break,
+                Err(_) => {}
+            }
+        }
+        self.reserve();
+    }
+
+    /// Keeps descriptors for the next host, if there are any.
+    pub(crate) fn reserve(&mut self) {
+        while self.reserved.len() < RESERVED {
+            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
+            self.reserved.push(fd);
+        }
+    }
+
+    fn greet(&mut self, input: OwnedFd, output: OwnedFd) {
+        // Only one peer at a time may be about to say hello: the latest.
+        self.candidate = None;
+        let Ok(candidate) = Candidate::greet(input, output) else {
+            self.lose_candidate();
+            return;
+        };
+        let flags = EventFlags::IN | EventFlags::ET;
+        let data = Subject::Candidate.plain();
+        if epoll::add(&self.epoll, &candidate.input, data, flags).is_err() {
+            self.lose_candidate();
+            return;
+        }
+        self.candidate = Some(candidate);
+        self.listen_to_candidate();
+    }
+
+    fn lose_candidate(&mut self) {
+        self.candidate = None;
+        self.over |= self.listener.is_none();
+    }
+
+    fn listen_to_candidate(&mut self) {
+        let Some(candidate) = &mut self.candidate else { return };
+        match candidate.listen() {
+            Ok(false) => {}
+            Err(Lost) => self.lose_candidate(),
+            Ok(true) => {
+                let Some(candidate) = self.candidate.take() else { return };
+                self.disconnect();
+                self.over = false;
+                let connection = candidate.accept();
+                if self.watch_connection(&connection).is_ok() {
+                    self.connection = Some(connection);
+                } else {
+                    self.over |= self.listener.is_none();
+                }
+            }
+        }
+    }
+
+    fn watch_connection(&self, connection: &Connection) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, &connection.input)?;
+        let input = Subject::ConnectionInput.plain();
+        let output = Subject::ConnectionOutput.plain();
+        epoll::add(&self.epoll, &connection.input, input, EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&self.epoll, &connection.output, output, EventFlags::OUT | EventFlags::ET)
+    }
+
+    /// Running calls go on without a connection.
+    fn disconnect(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        // Forks may still share the description, so closing is not enough.
+        epoll::delete(&self.epoll, &connection.input).ok();
+        epoll::delete(&self.epoll, &connection.output).ok();
+        self.senders.clear();
+        for call in self.calls.iter_mut() {
+            call.in_senders = false;
+            call.detach();
+        }
+        // What waited for the connection need not wait any more.
+        let slots: Vec<usize> = self.calls.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.give_turn(slot);
+        }
+        self.over |= self.listener.is_none();
+    }
+
+    fn receive(&mut self) {
+        for _ in 0..READS {
+            let Some(mut connection) = self.connection.take() else { return };
+            let outcome = connection.receive().and_then(|()| {
+                while let Some(frame) = connection.next_frame()? {
+                    self.handle(frame, &mut connection.outgoing)?;
+                }
+                Ok(())
+            });
+            let again = connection.wants_turn();
+            self.connection = Some(connection);
+            if outcome.is_err() {
+                self.disconnect();
+                return;
+            }
+            if !again {
+                return;
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.flush_some().is_err() {
+            self.disconnect();
+        }
+    }
+
+    fn flush_some(&mut self) -> Result<(), Lost> {
+        loop {
+            self.gather();
+            let Some(connection) = &mut self.connection else { return Ok(()) };
+            let bulk: &[u8] = match connection.outgoing.bulk() {
+                None => &[],
+                // A call that is gone, or bytes that were consumed before they
+                // were sent: the host does not keep to the protocol.
+                Some(bulk) => {
+                    self.calls.get(bulk.slot).and_then(|call| call.bulk_bytes(&bulk)).ok_or(Lost)?
+                }
+            };
+            if connection.write(bulk)? == Written::Enough {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes frames from the calls in turn.
+    fn gather(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        while connection.outgoing.gathers() {
+            let Some(slot) = self.senders.pop_front() else { return };
+            let Some(call) = self.calls.get(slot) else { continue };
+            call.in_senders = false;
+            let emitted = call.emit(&mut connection.outgoing);
+            if let Some((channel, offset, length)) = emitted.bulk {
+                let call = call.id;
+                let bulk = Bulk { call, slot, channel, offset, length, written: 0 };
+                connection.outgoing.push_bulk(bulk);
+            }
+            if emitted.again {
+                call.in_senders = true;
+                self.senders.push_back(slot);
+            }
+            if emitted.data
+                && !call.in_turns
+                && (call.channels.output.wants_turn() || call.channels.error.wants_turn())
+            {
+                call.in_turns = true;
+                self.turns.push_back(slot);
+            }
+        }
+    }
+
+    // Calls.
+
+    /// Lets a call send what is due.
+    pub(crate) fn give_send(&mut self, slot: usize) {
+        if let Some(call) = self.calls.get(slot)
+            && call.attached
+            && !call.in_senders
+        {
+            call.in_senders = true;
+            self.senders.push_back(slot);
+        }
+    }
+
+    /// Lets a call have a turn.
+    pub(crate) fn give_turn(&mut self, slot: usize) {
+        if let Some(call) = self.calls.get(slot)
+            && !call.in_turns
+        {
+            call.in_turns = true;
+            self.turns.push_back(slot);
+        }
+    }
+
+    fn wake_due(&mut self, now: Instant) {
+        let due = |call: &Call| call.deadline().is_some_and(|at| now >= at);
+        let slots: Vec<usize> =
+            self.calls.iter().filter(|(_, call)| due(call)).map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.give_turn(slot);
+        }
+        if self.sweep.is_some_and(|(_, at)| now >= at) {
+            self.sweep_strays();
+        }
+    }
+
+    fn take_turns(&mut self, now: Instant) {
+        let attached = self.calls.iter().filter(|(_, call)| call.attached);
+        let mut unsent = attached
+            .map(|(_, call)| {
+                call.channels.output.buffer.unsent() + call.channels.error.buffer.unsent()
+            })
+            .sum();
+        for _ in 0..self.turns.len() {
+            let Some(slot) = self.turns.pop_front() else { return };
+            let Some(call) = self.calls.get(slot) else { continue };
+            call.in_turns = false;
+            let mut means = Means { now, unsent, scratch: &mut self.scratch };
+            let turn = call.turn(&mut means);
+            unsent = means.unsent;
+            if call.is_over() {
+                self.forget(slot);
+                continue;
+            }
+            self.watch(slot);
+            if turn == Turn::More {
+                self.give_turn(slot);
+            }
+            self.give_send(slot);
+        }
+    }
+
+    /// Registers descriptors that a call has got since.
+    pub(crate) fn watch(&mut self, slot: usize) {
+        let generation = self.calls.generation(slot);
+        let Some(call) = self.calls.get(slot) else { return };
+        for subject in
+            [Subject::CallOutput, Subject::CallError, Subject::CallInput, Subject::CallReport]
+        {
+            let Some(watched) = watched(call, subject).filter(|watched| !watched.registered) else {
+                continue;
+            };
+            let flags =
+                if subject == Subject::CallInput { EventFlags::OUT } else { EventFlags::IN };
+            let data = subject.of_call(slot, generation);
+            // One that cannot be watched stays ready, and is looked at in turns.
+            watched.registered = true;
+            epoll::add(&self.epoll, &watched.fd, data, flags | EventFlags::ET).ok();
+        }
+    }
+
+    /// Drops a call that is over.
+    pub(crate) fn forget(&mut self, slot: usize) {
+        if let Some(mut call) = self.calls.remove(slot) {
+            for subject in
+                [Subject::CallOutput, Subject::CallError, Subject::CallInput, Subject::CallReport]
+            {
+                if let Some(watched) = watched(&mut call, subject) {
+                    unwatch(self.epoll.as_fd(), watched);
+                }
+            }
+        }
+    }
+
+    // Children.
+
+    fn reap(&mut self) {
+        let mut pending = [0; 1024];
+        while rustix::io::read(&self.children, &mut pending).is_ok_and(|count| count > 0) {}
+        let mut suspicious = false;
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        while let Ok(Some((pid, status))) = rustix::process::wait(options) {
+            let slot = self.calls.slot_of_child(pid);
+            if status.stopped() {
+                // Nothing has a reason to stop one of ours.
+                tree::send(pid, if slot.is_some() { libc::SIGCONT } else { libc::SIGKILL });
+                continue;
+            }
+            suspicious |= slot.is_none() || status.signaled();
+            if let Some(slot) = slot {
+                if let Some(call) = self.calls.get(slot) {
+                    call.child_ended(status);
+                }
+                self.give_turn(slot);
+            }
+        }
+        if suspicious {
+            self.sweep = Some((0, Instant::now()));
+            self.sweep_strays();
+        }
+    }
+
+    /// Kills children of the guest that no call knows: a murdered monitor has
+    /// left them.
+    fn sweep_strays(&mut self) {
+        let me = getpid();
+        let known: Vec<_> = self.calls.iter().filter_map(|(_, call)| call.child()).collect();
+        let found = tree::kill(|processes| {
+            let mut strays = Vec::new();
+            for process in processes {
+                let ours = process.parent == me.as_raw_nonzero().get();
+                if ours && !known.contains(&process.pid) {
+                    strays.push(*process);
+                    strays.extend(tree::descendants(processes, process.pid));
+                }
+            }
+            strays
+        });
+        let sweeps = self.sweep.map_or(0, |(sweeps, _)| sweeps) + 1;
+        let again = found > 0 && sweeps < MOST_SWEEPS;
+        self.sweep = again.then(|| (sweeps, Instant::now() + SWEEP_PAUSE));
+    }
+}
+
+fn watched(call: &mut Call, subject: Subject) -> Option<&mut Watched> {
+    match subject {
+        Subject::CallOutput => call.channels.output.source.as_mut(),
+        Subject::CallError => call.channels.error.source.as_mut(),
+        Subject::CallInput => call.channels.input.sink.as_mut(),
+        Subject::CallReport => match &mut call.work {
+            Work::Command(command) => command.report(),
+            Work::Worker(worker) => worker.reply(),
+            Work::Tunnel(_) => None,
+        },
+        _ => None,
+    }
+}
+
+fn unwatch(epoll: BorrowedFd<'_>, watched: &Watched) {
+    epoll::delete(epoll, &watched.fd).ok();
+}

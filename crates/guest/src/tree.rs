@@ -1,0 +1,203 @@
+//! The processes of the sandbox, as `/proc` shows them, and how to signal and
+//! kill a whole tree of them.
+//!
+//! Killing cannot be outrun by forking: each round stops everything it finds,
+//! which then cannot fork, until it finds nothing new, and kills only then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::process::Pid;
+
+use crate::sys;
+
+/// How often a round looks again for processes that were forked meanwhile.
+const STOP_PASSES: usize = 16;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    pub(crate) parent: i32,
+    /// Whether any of its threads still runs: a zombie is not alive.
+    pub(crate) alive: bool,
+}
+
+/// All processes that can be seen now.
+pub(crate) fn processes() -> Vec<Process> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(root) = openat(CWD, "/proc", flags, Mode::empty()) else { return Vec::new() };
+    let Ok(entries) = Dir::read_from(&root) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut path = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_bytes();
+        if !name.first().is_some_and(u8::is_ascii_digit) {
+            continue;
+        }
+        path.clear();
+        path.extend_from_slice(name);
+        path.extend_from_slice(b"/stat");
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let Ok(file) = openat(&root, path.as_slice(), flags, Mode::empty()) else { continue };
+        let mut text = [0; 512];
+        let Ok(length) = rustix::io::read(&file, &mut text) else { continue };
+        found.extend(parse_stat(text.get(..length).unwrap_or_default()));
+    }
+    found
+}
+
+/// Reads a line of `/proc/<pid>/stat`. The name in it is chosen by the process
+/// and may contain anything.
+fn parse_stat(text: &[u8]) -> Option<Process> {
+    let open = memchr::memchr(b'(', text)?;
+    let close = memchr::memrchr(b')', text)?;
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.trim().parse::<i32>().ok();
+    let pid = Pid::from_raw(number(text.get(..open)?)?)?;
+    let mut fields =
+        text.get(close + 1..)?.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty());
+    let state = *fields.next()?.first()?;
+    let parent = number(fields.next()?)?;
+    // A zombie whose main thread has left while others go on is no zombie.
+    let threads = fields.nth(15).and_then(number).unwrap_or(1);
+    let alive = !matches!(state, b'Z' | b'X' | b'x') || threads > 1;
+    Some(Process { pid, parent, alive })
+}
+
+/// Those of the processes that come from `root`, without itself.
+pub(crate) fn descendants(processes: &[Process], root: Pid) -> Vec<Process> {
+    let mut children: BTreeMap<i32, Vec<&Process>> = BTreeMap::new();
+    for process in processes {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut found = Vec::new();
+    let mut waiting = vec![root.as_raw_nonzero().get()];
+    while let Some(parent) = waiting.pop() {
+        // Taken out, so that no circle in a torn snapshot is walked twice.
+        for child in children.remove(&parent).unwrap_or_default() {
+            found.push(*child);
+            waiting.push(child.pid.as_raw_nonzero().get());
+        }
+    }
+    found
+}
+
+/// The living processes that come from `root`.
+pub(crate) fn living(root: Pid) -> Vec<Pid> {
+    alive(&descendants(&processes(), root))
+}
+
+fn alive(processes: &[Process]) -> Vec<Pid> {
+    processes.iter().filter(|process| process.alive).map(|process| process.pid).collect()
+}
+
+/// Sends a signal to everything that comes from `root`. One that asks to end also
+/// wakes what is stopped, for a stopped process cannot hear it.
+pub(crate) fn signal(root: Pid, signal: i32) {
+    let wakes = matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP);
+    for pid in living(root) {
+        send(pid, signal);
+        if wakes {
+            send(pid, libc::SIGCONT);
+        }
+    }
+}
+
+/// Kills everything that `select` chooses, and says how much was alive at first.
+/// What was killed may take a moment to be gone.
+pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
+    let mut known = BTreeSet::new();
+    let mut first = None;
+    for _ in 0..STOP_PASSES {
+        let now = alive(&select(&processes()));
+        first.get_or_insert(now.len());
+        let before = known.len();
+        for pid in now {
+            if known.insert(pid.as_raw_nonzero()) {
+                send(pid, libc::SIGSTOP);
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    for pid in known {
+        if let Some(pid) = Pid::from_raw(pid.get()) {
+            send(pid, libc::SIGKILL);
+        }
+    }
+    first.unwrap_or(0)
+}
+
+/// Sends a signal to a process that may be gone by now.
+pub(crate) fn send(pid: Pid, signal: i32) {
+    // Gone is as good as told; nothing else can be done about a refusal.
+    sys::kill(pid, signal).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32, alive: bool) -> Process {
+        Process { pid: Pid::from_raw(pid).unwrap(), parent, alive }
+    }
+
+    fn stat(name: &str, state: char, threads: u32) -> String {
+        format!("42 ({name}) {state} 7 42 42 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 {threads} 0 99\n")
+    }
+
+    #[test]
+    fn a_line_of_stat_is_read() {
+        assert_eq!(parse_stat(stat("sh", 'S', 1).as_bytes()), Some(process(42, 7, true)));
+        assert_eq!(parse_stat(stat("sh", 'Z', 1).as_bytes()), Some(process(42, 7, false)));
+    }
+
+    #[test]
+    fn a_name_cannot_forge_the_rest_of_the_line() {
+        let line = stat("x) Z 1 (y) Z 1", 'R', 1);
+        assert_eq!(parse_stat(line.as_bytes()), Some(process(42, 7, true)));
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_has_left_is_alive() {
+        assert_eq!(parse_stat(stat("sh", 'Z', 3).as_bytes()), Some(process(42, 7, true)));
+    }
+
+    #[test]
+    fn torn_lines_are_no_process() {
+        for text in ["", "42", "42 (sh", "42 (sh)", "42 (sh) R", "x (sh) R 1", "0 (a) R 1"] {
+            assert_eq!(parse_stat(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_at_any_depth_and_no_others() {
+        let all = [
+            process(10, 1, true),
+            process(11, 10, true),
+            process(12, 11, false),
+            process(13, 12, true),
+            process(20, 1, true),
+            process(21, 20, true),
+        ];
+        let mut found: Vec<i32> = descendants(&all, Pid::from_raw(10).unwrap())
+            .iter()
+            .map(|process| process.pid.as_raw_nonzero().get())
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [11, 12, 13]);
+    }
+
+    #[test]
+    fn a_circle_in_a_torn_snapshot_ends() {
+        let all = [process(11, 10, true), process(10, 11, true)];
+        assert_eq!(descendants(&all, Pid::from_raw(10).unwrap()).len(), 2);
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let me = rustix::process::getpid();
+        assert!(processes().iter().any(|process| process.pid == me && process.alive));
+    }
+}
