@@ -5,7 +5,6 @@
 //! because they need another profile and other flags than the program that
 //! carries them.
 #![expect(clippy::disallowed_methods, reason = "a build script runs the compiler")]
-#![expect(clippy::print_stdout, reason = "a build script talks to cargo by its output")]
 
 use std::env;
 use std::path::{Path, PathBuf};

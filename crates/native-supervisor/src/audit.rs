@@ -15,6 +15,7 @@ use cofferdam_guest_protocol::encode_record;
 use cofferdam_types::{AuditAct, AuditRecord, CallId};
 
 use crate::failure::ignore;
+use crate::procfs;
 use crate::sys::{self, Notification};
 
 /// The trail is cut at this size.
@@ -116,7 +117,7 @@ impl Auditor {
         let mut origin = Origin::default();
         let mut at = pid;
         for generation in 0..GENERATIONS {
-            let Ok(status) = fs::read_to_string(format!("/proc/{at}/status")) else { break };
+            let Ok(status) = procfs::read(format!("/proc/{at}/status")) else { break };
             let status = Status::parse(&status);
             if generation == 0 {
                 origin.pid_inside = status.pid_inside;

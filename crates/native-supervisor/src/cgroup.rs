@@ -20,6 +20,7 @@ use cofferdam_types::Limits;
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step, ignore};
+use crate::procfs;
 use crate::wire::GroupKind;
 
 /// Prefix of the names of all groups this product makes.
@@ -71,8 +72,8 @@ impl Places {
     /// Looks at this process's groups and the mounted hierarchies.
     #[must_use]
     pub fn find() -> Self {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
+        let groups = procfs::read("/proc/self/cgroup").unwrap_or_default();
         let (unified, legacy) = hierarchies(&mounts, &groups);
         let unified = unified.and_then(|(mount, own)| usable_ancestor(&mount, &own));
         let legacy = legacy
@@ -105,7 +106,7 @@ impl Places {
 /// groups that get the memory, CPU and process controllers.
 fn usable_ancestor(mount: &Path, own: &Path) -> Option<PathBuf> {
     own.ancestors().take_while(|directory| directory.starts_with(mount)).find_map(|directory| {
-        let enabled = fs::read_to_string(directory.join("cgroup.subtree_control")).ok()?;
+        let enabled = procfs::read(directory.join("cgroup.subtree_control")).ok()?;
         let has = |name: &str| enabled.split_ascii_whitespace().any(|word| word == name);
         let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
             && rustix::fs::access(directory.join("cgroup.procs"), rustix::fs::Access::WRITE_OK)
@@ -247,7 +248,7 @@ impl Groups {
             (None, Some(path)) => path.join("memory.oom_control"),
             (None, None) => return 0,
         };
-        keyed(&fs::read_to_string(file).unwrap_or_default(), "oom_kill").unwrap_or(0)
+        keyed(&procfs::read(file).unwrap_or_default(), "oom_kill").unwrap_or(0)
     }
 
     /// Stops every process in the groups; `false` where no group can. A process
@@ -269,7 +270,7 @@ impl Groups {
         write(&file, value).step("freeze the sandbox")?;
         let deadline = Instant::now() + patience;
         loop {
-            let now = fs::read_to_string(&state).step("read whether the sandbox is frozen")?;
+            let now = procfs::read(&state).step("read whether the sandbox is frozen")?;
             if now.lines().any(|line| line == frozen) {
                 return Ok(true);
             }
@@ -365,7 +366,7 @@ fn kill_members(path: &Path) {
     if write(&path.join("cgroup.kill"), "1").is_ok() {
         return;
     }
-    let members = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    let members = procfs::read(path.join("cgroup.procs")).unwrap_or_default();
     for pid in members.lines().filter_map(|line| line.parse().ok()) {
         if let Some(pid) = rustix::process::Pid::from_raw(pid) {
             // It may have ended since the list was read.

@@ -6,6 +6,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::failure::{Failure, ignore};
+use crate::procfs;
 
 /// A line of `/proc/PID/stat`, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ struct Stat {
 
 impl Stat {
     fn read(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&procfs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// The name may hold anything, a closing bracket too; the last one ends it.
@@ -40,7 +41,7 @@ impl Stat {
 fn all_threads_stopped(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
-        .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
+        .filter_map(|thread| procfs::read(thread.path().join("stat")).ok())
         .filter_map(|text| Stat::parse(&text))
         .all(|stat| stat.at_rest())
 }

@@ -4,14 +4,14 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step};
-use crate::identity::{Identity, RANGE_START};
+use crate::identity::RANGE_START;
 use crate::tree;
 use crate::wire::{Plan, WorkspacePlan};
 
@@ -31,25 +31,19 @@ pub const GUEST: &str = "guest.sock";
 /// The supervisor's socket.
 pub const CONTROL: &str = "control.sock";
 
-/// The changes to a workspace that is a directory.
-pub const LAYERS: &str = "layers";
-
-/// Applies the changes of a dead sandbox to its workspace's directory.
+/// Applies the changes that are kept in `store` to the workspace's directory.
+/// The sandbox is dead.
 ///
 /// # Errors
 /// When they cannot all be applied; those that remain stay where they are.
-pub fn apply_changes(plan: &Plan) -> Result<(), Failure> {
-    let WorkspacePlan::Directory(path) = &plan.workspace else { return Ok(()) };
-    let open = |path: &Path| {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(path, flags, Mode::empty())
-    };
-    let directory = open(path).step(format!("open {}", path.display()))?;
+pub fn apply_changes(plan: &Plan, store: BorrowedFd<'_>) -> Result<(), Failure> {
+    let WorkspacePlan::Directory(path, _) = &plan.workspace else { return Ok(()) };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::open(path, flags, Mode::empty()).step(format!("open {}", path.display()))?;
     let stat = rustix::fs::fstat(&directory).step(format!("look at {}", path.display()))?;
-    let layers = plan.state.join(LAYERS);
     for number in 0u32.. {
-        let upper = layers.join(number.to_string()).join("u");
-        let layer = match open(&upper) {
+        let layer = match rustix::fs::openat(store, format!("{number}/u"), flags, Mode::empty()) {
             Ok(layer) => layer,
             Err(rustix::io::Errno::NOENT) => break,
             Err(error) => return Err(error).step("open the changes"),
@@ -62,9 +56,9 @@ pub fn apply_changes(plan: &Plan) -> Result<(), Failure> {
         });
         tree::lay_over(layer.as_fd(), directory.as_fd(), owner).map_err(|failure| Failure {
             step: format!(
-                "apply the sandbox's changes to {} (what is left of them is in {}): {}",
+                "apply the sandbox's changes to {} (what is left of them is kept in {}): {}",
                 path.display(),
-                layers.display(),
+                plan.state.display(),
                 failure.step
             ),
             errno: failure.errno,
@@ -119,19 +113,4 @@ pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
 #[must_use]
 pub fn kept_plan(state: &Path) -> Option<Plan> {
     postcard::from_bytes(&fs::read(state.join(PLAN)).ok()?).ok()
-}
-
-/// Makes the place for the changes to a directory, writable from inside.
-///
-/// # Errors
-/// When it cannot be made.
-pub fn make_layers(plan: &Plan, identity: Identity) -> Result<(), Failure> {
-    let layers = plan.state.join(LAYERS);
-    rustix::fs::mkdir(&layers, Mode::from_raw_mode(0o755)).step("make a place for changes")?;
-    if identity == Identity::OwnRange {
-        let (uid, gid) =
-            (rustix::fs::Uid::from_raw(RANGE_START), rustix::fs::Gid::from_raw(RANGE_START));
-        rustix::fs::chown(&layers, Some(uid), Some(gid)).step("hand over the place for changes")?;
-    }
-    Ok(())
 }

@@ -15,6 +15,7 @@ use crate::failure::{Failure, Step};
 use crate::identity::{AGENT, Identity};
 use crate::mounts::{self, Attributes, RootAccess};
 use crate::root;
+use crate::store::OnDisk;
 use crate::sys;
 use crate::wire::{NetworkPlan, Plan, WorkspacePlan};
 
@@ -58,31 +59,48 @@ const READ_ONLY: &[&str] = &["bus", "fs", "irq", "sys"];
 
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
-/// Builds a sandbox's file system from the host's and moves into it. `base` is
-/// the workspace's directory where the supervisor has prepared it.
+/// What the supervisor has prepared, because only it could.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// The workspace's directory.
+    pub base: Option<OwnedFd>,
+    /// The place for changes.
+    pub store: Option<OwnedFd>,
+}
+
+/// Builds a sandbox's file system from the host's and moves into it.
 ///
 /// # Errors
 /// The step that failed.
-pub fn build(plan: &Plan, identity: Identity, base: Option<OwnedFd>) -> Result<Vault, Failure> {
+pub fn build(
+    plan: &Plan,
+    identity: Identity,
+    prepared: Prepared,
+    on_disk: &Option<OnDisk>,
+) -> Result<Vault, Failure> {
     isolate_mounts()?;
     let sources = root::take(&plan.root)?;
     let devices = take_devices()?;
-    let (base, store) = match &plan.workspace {
-        WorkspacePlan::Directory(directory) => {
-            let base = base.map_or_else(|| mounts::copy_of(directory), Ok)?;
-            mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;
-            (Some(base), mounts::copy_of(&plan.state.join("layers"))?)
-        }
-        _ => (None, sized_store(plan, identity)?),
+    let base = match (&plan.workspace, prepared.base) {
+        (WorkspacePlan::Directory(..), Some(base)) => Some(base),
+        (WorkspacePlan::Directory(directory, _), None) => Some(mounts::copy_of(directory)?),
+        _ => None,
+    };
+    if let Some(base) = &base {
+        mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;
+    }
+    let store = match (prepared.store, on_disk) {
+        (Some(store), _) => store,
+        (None, Some(OnDisk::Directory(directory))) => mounts::copy_of(directory)?,
+        _ => sized_store(plan, identity)?,
     };
 
     let owner = identity.builder().to_string();
     let options =
         [("size", "8m"), ("nr_inodes", "8k"), ("mode", "755"), ("uid", &owner), ("gid", &owner)];
     let new_root = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
-    let place = plan.state.join("root");
-    mounts::place(new_root, &place)?;
-    rustix::process::chdir(&place).step("enter the new root")?;
+    mounts::place(new_root, &plan.mount_point)?;
+    rustix::process::chdir(&plan.mount_point).step("enter the new root")?;
     become_builder(identity)?;
 
     let vault = Path::new(".cofferdam");

@@ -51,6 +51,17 @@ impl Workspace {
         self.snapshots.get(number as usize)
     }
 
+    /// Where its layers are.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn store(&self) -> Result<OwnedFd, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let store = self.vault.store.as_str();
+        rustix::fs::openat(&self.vault.directory, store, flags, Mode::empty())
+            .step("open the changes")
+    }
+
     /// What a fork begins from.
     #[must_use]
     pub fn namespaces(&self) -> &Lent {

@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Groups;
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
-use crate::room::{self, Vault};
+use crate::room::{self, Prepared, Vault};
+use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
 use crate::wire::{self, NetworkPlan, Plan, WorkspacePlan};
 use crate::{confine, mounts};
@@ -45,9 +46,13 @@ pub enum Progress {
 }
 
 /// What the supervisor says to the first process: your ids are mapped, go on.
-/// Beside it the workspace's directory, where it had to be prepared.
+/// Beside it, where they had to be prepared, the workspace's directory and the
+/// place for changes.
 #[derive(Debug, Serialize, Deserialize)]
-struct Go;
+struct Go {
+    base: bool,
+    store: bool,
+}
 
 /// The namespaces to begin a fork from.
 #[derive(Debug)]
@@ -72,6 +77,8 @@ pub struct Ingredients<'a> {
     pub listener: OwnedFd,
     /// For a fork, what it begins from.
     pub lent: Option<Lent>,
+    /// Where changes are kept on disk.
+    pub store: &'a Option<OnDisk>,
 }
 
 /// The first process, being started.
@@ -115,8 +122,13 @@ pub fn start(ingredients: Ingredients<'_>) -> Result<Starting, Failure> {
     if !forked {
         map_ids(child_pid, ingredients.identity)?;
         let base = prepare_base(plan, ingredients.identity)?;
-        let beside: Vec<_> = base.iter().map(AsFd::as_fd).collect();
-        wire::send(&here, &Go, &beside).step("let the first process go on")?;
+        let store = match ingredients.store {
+            Some(OnDisk::Image(image)) => Some(image),
+            _ => None,
+        };
+        let go = Go { base: base.is_some(), store: store.is_some() };
+        let beside: Vec<_> = base.iter().chain(store).map(AsFd::as_fd).collect();
+        wire::send(&here, &go, &beside).step("let the first process go on")?;
     }
     Ok(Starting { child, child_pid, progress: here })
 }
@@ -155,7 +167,7 @@ fn map_ids(pid: u32, identity: Identity) -> Result<(), Failure> {
 /// The workspace's directory with its owner shown as `agent`: only root can do
 /// that, and only root needs it, for whom the two differ.
 fn prepare_base(plan: &Plan, identity: Identity) -> Result<Option<OwnedFd>, Failure> {
-    let WorkspacePlan::Directory(path) = &plan.workspace else { return Ok(None) };
+    let WorkspacePlan::Directory(path, _) = &plan.workspace else { return Ok(None) };
     if identity != Identity::OwnRange {
         return Ok(None);
     }
@@ -234,11 +246,17 @@ fn become_guest(
 ) -> Result<(), Failure> {
     rustix::process::setsid().step("begin a session")?;
     if ingredients.lent.is_none() {
-        let Some((Go, mut beside)) = wire::receive::<Go>(progress)? else {
+        let Some((go, beside)) = wire::receive::<Go>(progress)? else {
             return Err(Failure::new("the supervisor is gone"));
         };
+        let mut beside = beside.into_iter();
+        let prepared = Prepared {
+            base: if go.base { beside.next() } else { None },
+            store: if go.store { beside.next() } else { None },
+        };
         join(doors)?;
-        let vault = room::build(ingredients.plan, ingredients.identity, beside.pop())?;
+        let vault =
+            room::build(ingredients.plan, ingredients.identity, prepared, ingredients.store)?;
         return finish(ingredients, vault, progress);
     }
     join(doors)?;

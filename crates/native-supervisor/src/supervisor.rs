@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Mode;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
     socket_with,
@@ -18,10 +17,12 @@ use crate::audit::Auditor;
 use crate::cgroup::{Groups, Places};
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
+use crate::procfs;
 use crate::remains;
 use crate::room::Vault;
 use crate::snapshot::Workspace;
 use crate::start::{self, Ingredients, Lent, Progress, Starting};
+use crate::store::{self, OnDisk};
 use crate::wire::{self, Built, Order, Plan, Report, WorkspacePlan};
 
 /// How long a control group may take to let itself be removed.
@@ -121,19 +122,24 @@ impl Supervisor {
             (Some(user), Some(mounts)) => Some(Lent { user, mounts }),
             _ => None,
         };
-        let uid_map = std::fs::read_to_string("/proc/self/uid_map").step("read /proc")?;
+        let uid_map = procfs::read("/proc/self/uid_map").step("read /proc")?;
         let identity = Identity::choose(&uid_map);
-        rustix::fs::mkdir("root", Mode::RWXU).step("make a mount point")?;
-        if matches!(plan.workspace, WorkspacePlan::Directory(_)) {
-            remains::make_layers(plan, identity)?;
-        }
         remains::keep_plan(plan)?;
+        let store = store::make(plan, identity)?;
         let listener = listen_at(remains::GUEST, SocketType::STREAM)?;
         let door = match plan.linger_ms {
             Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
             None => None,
         };
-        let starting = start::start(Ingredients { plan, identity, groups, guest, listener, lent })?;
+        let starting = start::start(Ingredients {
+            plan,
+            identity,
+            groups,
+            guest,
+            listener,
+            lent,
+            store: &store,
+        })?;
         let mut parts = Parts::default();
         if let Err(failure) = follow(&starting, plan, host, &mut parts) {
             ignore(pidfd_send_signal(&starting.child, Signal::KILL));
@@ -150,7 +156,7 @@ impl Supervisor {
             user: start::open_namespace(init, "user")?,
             mounts: start::open_namespace(init, "mnt")?,
         };
-        let sized = !matches!(plan.workspace, WorkspacePlan::Directory(_));
+        let sized = !matches!(store, Some(OnDisk::Directory(_)));
         let built = Built {
             init,
             groups: groups.kind(),
@@ -299,7 +305,16 @@ impl Supervisor {
         self.groups.thaw();
         ignore(start::wait(&self.child));
         self.groups.remove(REMOVAL);
-        let applied = remains::apply_changes(&self.plan);
+        let applied = match &self.plan.workspace {
+            // The store is out of reach for everybody else; its mounts live as
+            // long as the namespaces held here.
+            WorkspacePlan::Directory(..) => self
+                .workspace
+                .store()
+                .and_then(|store| remains::apply_changes(&self.plan, store.as_fd())),
+            _ => Ok(()),
+        };
+        drop(self.workspace);
         let outcome = applied.and_then(|()| {
             rustix::process::chdir("/").step("leave the sandbox's directory")?;
             remains::remove_state(&self.plan.state)

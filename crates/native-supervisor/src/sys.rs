@@ -290,6 +290,60 @@ pub fn landlock_version() -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
+/// Makes a file a block device for as long as something is mounted from it.
+///
+/// # Errors
+/// When the machine has no loop devices to give.
+pub fn attach_loop(file: BorrowedFd<'_>) -> io::Result<(OwnedFd, String)> {
+    const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4c82;
+    const LOOP_CONFIGURE: libc::c_ulong = 0x4c0a;
+    const AUTOCLEAR: u32 = 4;
+    /// `struct loop_config`: a descriptor, a block size, the 232 bytes of a
+    /// `struct loop_info64` whose flags are at 52, and 64 reserved.
+    #[repr(C)]
+    struct Configuration {
+        file: u32,
+        block_size: u32,
+        before_flags: [u8; 52],
+        flags: u32,
+        after_flags: [u8; 176],
+        reserved: [u64; 8],
+    }
+    let open = |path: &str| {
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        rustix::fs::open(path, flags, rustix::fs::Mode::empty())
+    };
+    let control = open("/dev/loop-control")?;
+    for _ in 0..64 {
+        // SAFETY: this request takes no argument.
+        let number = check(libc::c_long::from(unsafe {
+            libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE)
+        }))?;
+        let path = format!("/dev/loop{number}");
+        let device = open(&path)?;
+        let configuration = Configuration {
+            file: file.as_raw_fd() as u32,
+            block_size: 0,
+            before_flags: [0; 52],
+            flags: AUTOCLEAR,
+            after_flags: [0; 176],
+            reserved: [0; 8],
+        };
+        // SAFETY: the structure is complete, has the layout and size of the
+        // kernel's, and lives across the call, which only reads it.
+        let configured = check(libc::c_long::from(unsafe {
+            libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, ptr::addr_of!(configuration))
+        }));
+        match configured {
+            Ok(_) => return Ok((device, path)),
+            // Somebody else was quicker.
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::ResourceBusy.into())
+}
+
 /// Has the kernel kill this process when its parent dies.
 ///
 /// # Errors

@@ -38,6 +38,9 @@ pub struct Plan {
     pub id: String,
     /// The directory of the sandbox on the host, made by the host.
     pub state: PathBuf,
+    /// An empty directory where the sandbox's root is first mounted, out of the
+    /// sight of all others. It is shared by all sandboxes and stays.
+    pub mount_point: PathBuf,
     /// What the sandbox may use.
     pub limits: Limits,
     /// What it may reach.
@@ -73,10 +76,20 @@ pub enum NetworkPlan {
 pub enum WorkspacePlan {
     /// Nowhere.
     Scratch,
-    /// A directory of the host.
-    Directory(PathBuf),
+    /// A directory of the host, and where changes to it are kept until they are
+    /// applied.
+    Directory(PathBuf, Keep),
     /// The layers of another sandbox, topmost first, as names in its vault.
     Fork(Vec<String>),
+}
+
+/// Where changes to a directory are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keep {
+    /// On the host's disk.
+    OnDisk,
+    /// In memory.
+    InMemory,
 }
 
 /// Where the programs come from.

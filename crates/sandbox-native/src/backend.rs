@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    Built, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+    Built, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
-    Audit, Backend, Capabilities, Fact, Lifetime, OpenError, Reconciled, Room, RoomError, Root,
-    Snapshot, Spec, Workspace,
+    Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
+    Root, Snapshot, Spec, Workspace,
 };
 use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
@@ -188,6 +188,7 @@ impl Native {
         Ok(Plan {
             id: spec.id.to_string(),
             state,
+            mount_point: state::mount_point(&self.home),
             limits: spec.limits.clone(),
             network: match spec.network {
                 Network::None => NetworkPlan::None,
@@ -196,7 +197,13 @@ impl Native {
             },
             workspace: match &spec.workspace {
                 Workspace::Scratch => WorkspacePlan::Scratch,
-                Workspace::Directory(path) => WorkspacePlan::Directory(self.directory(path)?),
+                Workspace::Directory(path) => {
+                    let keep = match spec.changes {
+                        Changes::OnDisk => Keep::OnDisk,
+                        Changes::InMemory => Keep::InMemory,
+                    };
+                    WorkspacePlan::Directory(self.directory(path)?, keep)
+                }
                 Workspace::Fork(_) => {
                     WorkspacePlan::Fork(lent.map(|(layers, _)| layers.clone()).unwrap_or_default())
                 }

@@ -62,14 +62,14 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     let (value, weakness) = held(pids, "a limit on the user namespace");
     facts.push(fact("processes", value, weakness));
     facts.push(if built.sized_workspace {
-        fact("disk", format!("a file system of {} bytes, in memory", limits.disk), None)
+        fact("disk", format!("a file system of {} bytes", limits.disk), None)
     } else {
         fact(
             "disk",
             "a limit on each file".to_owned(),
             Some(
-                "changes to a directory are kept on its host's disk, which has no quota for them: \
-                 use a scratch workspace for a hard limit"
+                "changes to a directory are kept on disk, where this user cannot limit their sum: \
+                 keep them in memory (--changes memory), or run as root with mkfs.ext4 installed"
                     .to_owned(),
             ),
         )

@@ -128,6 +128,7 @@ mod tests {
         let plan = Plan {
             id: "test".to_owned(),
             state: "/state".into(),
+            mount_point: "/mount-point".into(),
             limits: Limits::default(),
             network: NetworkPlan::None,
             workspace: WorkspacePlan::Scratch,

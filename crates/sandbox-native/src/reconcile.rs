@@ -7,11 +7,12 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_native_supervisor::cgroup::{self, Places};
-use cofferdam_native_supervisor::remains;
+use cofferdam_native_supervisor::{remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;
 
@@ -38,7 +39,7 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if let Ok(id) = name.parse::<SandboxId>() {
             visit(&path, id, &mut found)?;
-        } else if name.starts_with('.') && older_than(&path, NASCENT) {
+        } else if is_nascent(&name) && older_than(&path, NASCENT) {
             // Its maker died before it had a name.
             if let Ok(Some(_lock)) = remains::take_lock(&path) {
                 remains::remove_state(&path).map_err(|failure| failed(&failure))?;
@@ -68,11 +69,18 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
         }
     }
     if let Some(plan) = remains::kept_plan(path) {
-        remains::apply_changes(&plan).map_err(|failure| failed(&failure))?;
+        if let Some(store) = store::reopen(path).map_err(|failure| failed(&failure))? {
+            remains::apply_changes(&plan, store.as_fd()).map_err(|failure| failed(&failure))?;
+        }
     }
     remains::remove_state(path).map_err(|failure| failed(&failure))?;
     found.removed.push(id);
     Ok(())
+}
+
+/// Whether a directory is that of a sandbox which has not got its name yet.
+fn is_nascent(name: &str) -> bool {
+    name.strip_prefix('.').is_some_and(|id| id.parse::<SandboxId>().is_ok())
 }
 
 fn older_than(path: &Path, age: Duration) -> bool {

@@ -27,12 +27,21 @@ pub(crate) fn path(home: &Path, id: SandboxId) -> PathBuf {
     home.join(id.to_string())
 }
 
+/// Where every sandbox first mounts its root, for itself alone. Removing such a
+/// directory makes the kernel look for its mounts in every namespace, so it is
+/// one for all and stays.
+pub(crate) fn mount_point(home: &Path) -> PathBuf {
+    home.join(".programs/root")
+}
+
 /// Makes a sandbox's directory.
 pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
-    let private = |path: &Path| fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
-    private(home)?;
+    let mount_point = mount_point(home);
+    if !mount_point.is_dir() {
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(mount_point)?;
+    }
     let nascent = home.join(format!(".{id}"));
-    private(&nascent)?;
+    fs::DirBuilder::new().mode(0o700).create(&nascent)?;
     let lock = remains::take_lock(&nascent)
         .map_err(|failure| io::Error::from_raw_os_error(failure.errno))?
         .ok_or(io::ErrorKind::ResourceBusy)?;

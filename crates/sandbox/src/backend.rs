@@ -93,6 +93,8 @@ pub struct Spec {
     pub network: Network,
     /// Where its files come from and go to.
     pub workspace: Workspace,
+    /// Where changes to a directory of the host are kept until they are applied.
+    pub changes: Changes,
     /// What its programs are.
     pub root: Root,
     /// What ends it.
@@ -113,6 +115,7 @@ impl Spec {
             limits: Limits::default(),
             network: Network::None,
             workspace: Workspace::Scratch,
+            changes: Changes::OnDisk,
             root: Root::Host { readable: Vec::new() },
             lifetime: Lifetime::Owned,
             audit: Audit::On,
@@ -132,6 +135,16 @@ pub enum Workspace {
     /// Begins as another sandbox's workspace was at the snapshot; thrown away at
     /// the end.
     Fork(Snapshot),
+}
+
+/// Where changes to a directory of the host are kept until they are applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changes {
+    /// On the host's disk, where they survive whatever dies.
+    OnDisk,
+    /// In memory, on a file system of limited size for whoever runs this; they
+    /// are lost if the machine or the sandbox's supervisor dies.
+    InMemory,
 }
 
 /// A workspace, frozen. Only the back end that made it knows how to use it.

@@ -14,7 +14,7 @@ mod sandbox;
 mod tunnel;
 
 pub use backend::{
-    Audit, Backend, Capabilities, Fact, Grade, GuestStream, Isolation, Lifetime, OpenError,
+    Audit, Backend, Capabilities, Changes, Fact, Grade, GuestStream, Isolation, Lifetime, OpenError,
     Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, WORKSPACE, Workspace,
 };
 pub use client::GuestClient;

@@ -11,3 +11,4 @@ mod home;
 mod life;
 mod ordinary_user;
 mod probes;
+mod quota;

@@ -1,0 +1,18 @@
+//! Files of the kernel's: their size is not known before they are read.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// More than most of them have, so that one read does.
+const ROOM: usize = 16 << 10;
+
+/// Reads one whole.
+///
+/// # Errors
+/// When it is not there or not text.
+pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = Vec::with_capacity(ROOM);
+    File::open(path)?.read_to_end(&mut text)?;
+    String::from_utf8(text).map_err(io::Error::other)
+}

@@ -1,0 +1,126 @@
+//! Where the changes to a workspace are kept until it is known what becomes of
+//! them.
+//!
+//! In memory, on a file system of limited size: gone with the sandbox. On disk:
+//! they survive whatever happens to the supervisor, so that they can be applied
+//! later. Root keeps them in the image of a file system of limited size; an
+//! ordinary user cannot mount one, and keeps them in a plain directory without a
+//! limit on their sum.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::failure::{Failure, Step};
+use crate::identity::{Identity, RANGE_START};
+use crate::mounts::{self, Attributes};
+use crate::sys;
+use crate::wire::{Keep, Plan, WorkspacePlan};
+
+/// The plain directory.
+const DIRECTORY: &str = "layers";
+
+/// The image.
+const IMAGE: &str = "layers.ext4";
+
+/// What an inode of the image takes.
+const INODE_SIZE: u64 = 256;
+
+/// Where programs that make file systems are.
+const MAKERS: [&str; 3] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"];
+
+/// A place on disk for changes.
+#[derive(Debug)]
+pub enum OnDisk {
+    /// The mounted image: of limited size.
+    Image(OwnedFd),
+    /// A plain directory.
+    Directory(PathBuf),
+}
+
+/// Makes the place on disk, where the plan has changes kept there.
+///
+/// # Errors
+/// When not even a directory can be made.
+pub fn make(plan: &Plan, identity: Identity) -> Result<Option<OnDisk>, Failure> {
+    if !matches!(&plan.workspace, WorkspacePlan::Directory(_, Keep::OnDisk)) {
+        return Ok(None);
+    }
+    if identity == Identity::OwnRange
+        && let Ok(image) = make_image(plan)
+    {
+        return Ok(Some(OnDisk::Image(image)));
+    }
+    let directory = plan.state.join(DIRECTORY);
+    rustix::fs::mkdir(&directory, Mode::from_raw_mode(0o755)).step("make a place for changes")?;
+    if identity == Identity::OwnRange {
+        let (uid, gid) =
+            (rustix::fs::Uid::from_raw(RANGE_START), rustix::fs::Gid::from_raw(RANGE_START));
+        rustix::fs::chown(&directory, Some(uid), Some(gid))
+            .step("hand over the place for changes")?;
+    }
+    Ok(Some(OnDisk::Directory(directory)))
+}
+
+/// Opens what a dead sandbox left of it, if it left any.
+///
+/// # Errors
+/// When it is there and cannot be opened.
+pub fn reopen(state: &Path) -> Result<Option<OwnedFd>, Failure> {
+    let image = state.join(IMAGE);
+    if image.exists() {
+        return mount_image(&image).map(Some);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, state.join(DIRECTORY), flags, Mode::empty()) {
+        Ok(directory) => Ok(Some(directory)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(error).step("open the changes"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a program of the host's makes the file system")]
+fn make_image(plan: &Plan) -> Result<OwnedFd, Failure> {
+    let maker = MAKERS.iter().find(|maker| Path::new(maker).exists());
+    let maker = maker.ok_or_else(|| Failure::new("mkfs.ext4 is missing"))?;
+    let path = plan.state.join(IMAGE);
+    let inodes = plan.limits.inodes.clamp(64, u64::from(u32::MAX));
+    let size = plan.limits.disk.max(1 << 20) + inodes * INODE_SIZE * 9 / 8 + (4 << 20);
+    let file = std::fs::File::create_new(&path).step("make an image for changes")?;
+    file.set_len(size).step("size the image for changes")?;
+    drop(file);
+    let owner = format!("root_owner={RANGE_START}:{RANGE_START},lazy_itable_init=1,nodiscard");
+    let made = Command::new(maker)
+        .args(["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-b", "4096", "-I"])
+        .arg(INODE_SIZE.to_string())
+        .arg("-N")
+        .arg(inodes.to_string())
+        .arg("-E")
+        .arg(owner)
+        .arg(&path)
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .step("make a file system for changes");
+    let mounted = match made {
+        Ok(status) if status.success() => mount_image(&path),
+        Ok(status) => Err(Failure::new(format!("mkfs.ext4 ended with {status}"))),
+        Err(failure) => Err(failure),
+    };
+    mounted.inspect_err(|_| {
+        // The plain directory takes its place.
+        crate::failure::ignore(std::fs::remove_file(&path));
+    })
+}
+
+fn mount_image(path: &Path) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).step("open the image of changes")?;
+    let (_device, name) =
+        sys::attach_loop(file.as_fd()).step("make the image of changes a device")?;
+    mounts::new_file_system("ext4", &[("source", &name)], Attributes::WRITABLE)
+}

@@ -1,0 +1,111 @@
+//! How much a workspace may grow, and what enforces it.
+
+use cofferdam_sandbox::{Changes, Grade, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_types::Limits;
+
+use crate::home::{Home, block_on};
+use crate::ordinary_user;
+
+fn small() -> Limits {
+    Limits { disk: 16 << 20, inodes: 200, ..Limits::default() }
+}
+
+/// Fills a workspace and returns how many bytes and how many files it took.
+async fn fill(sandbox: &Sandbox) -> (u64, u64) {
+    let script = "dd if=/dev/zero of=big bs=64k count=1000 2>/dev/null; stat -c %s big; rm big; \
+                  i=0; while [ $i -lt 400 ] && touch f$i; do i=$((i+1)); done 2>/dev/null; echo $i";
+    let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+    let text = String::from_utf8_lossy(&result.stdout).into_owned();
+    let mut numbers = text.lines().map(|line| line.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+fn assert_full((bytes, files): (u64, u64)) {
+    assert!((12 << 20..20 << 20).contains(&bytes), "{bytes} bytes");
+    assert!((150..=260).contains(&files), "{files} files");
+}
+
+#[test]
+fn a_scratch_workspace_ends_where_its_limits_say() {
+    block_on(async {
+        let home = Home::new();
+        let spec = Spec { limits: small(), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        assert_full(fill(&sandbox).await);
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn changes_kept_in_memory_end_where_their_limits_say_and_are_applied() {
+    block_on(async {
+        let home = Home::new();
+        let directory = home.directory("project");
+        std::fs::write(directory.join("old"), "old").unwrap();
+        let spec = Spec {
+            limits: small(),
+            workspace: Workspace::Directory(directory.clone()),
+            changes: Changes::InMemory,
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        assert_full(fill(&sandbox).await);
+        let script = "rm -f f*; echo new > new; rm old";
+        sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        sandbox.snapshot().await.unwrap();
+        let later = sandbox.shell("echo later > later");
+        sandbox.run(sandbox.next_call_id(), later).await.unwrap();
+        sandbox.close().await.unwrap();
+        let mut names: Vec<_> = std::fs::read_dir(&directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["later", "new"]);
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let directory = home.directory("project");
+        let spec = Spec {
+            limits: small(),
+            workspace: Workspace::Directory(directory.clone()),
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&native, spec.clone()).await.unwrap();
+        let facts = &sandbox.isolation().facts;
+        let disk = facts.iter().find(|fact| fact.part == "disk").unwrap().clone();
+        if rustix::process::geteuid().as_raw() == 0 {
+            assert_eq!(disk.weakness, None, "{disk:?}");
+            assert_full(fill(&sandbox).await);
+        } else {
+            assert!(disk.weakness.unwrap().contains("--changes memory"));
+            let stricter = Spec {
+                id: cofferdam_types::SandboxId::generate(),
+                require: Grade::Bounded,
+                ..spec
+            };
+            let refused = Sandbox::open(&native, stricter).await;
+            let error = refused.err().unwrap();
+            assert!(matches!(error, SandboxError::Open(_)), "{error}");
+            assert!(error.to_string().contains("bounded is required"), "{error}");
+        }
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn quotas_are_the_same_for_an_ordinary_user() {
+    ordinary_user::again(&[
+        "quota::a_scratch_workspace_ends_where_its_limits_say",
+        "quota::changes_kept_in_memory_end_where_their_limits_say_and_are_applied",
+        "quota::changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not",
+    ]);
+}
