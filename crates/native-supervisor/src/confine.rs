@@ -62,10 +62,11 @@ fn pin(milli_cpus: u32) -> Result<(), Failure> {
     rustix::thread::sched_setaffinity(None, &chosen).step("set the CPU affinity")
 }
 
-/// Makes the sandbox the first to go when the whole machine runs out of memory.
-pub fn volunteer_for_oom() {
+/// Makes a process and all it will start the first to go when the whole machine
+/// runs out of memory.
+pub fn volunteer_for_oom(pid: u32) {
     // Raising it needs no right; where /proc is unusual the default stands.
-    ignore(fs::write("/proc/self/oom_score_adj", "500"));
+    ignore(fs::write(format!("/proc/{pid}/oom_score_adj"), "500"));
 }
 
 /// Becomes `agent`, without a capability in any set and with no way to get one.

@@ -119,6 +119,7 @@ pub fn start(ingredients: Ingredients<'_>) -> Result<Starting, Failure> {
             std::process::exit(1);
         }
     };
+    confine::volunteer_for_oom(child_pid);
     if !forked {
         map_ids(child_pid, ingredients.identity)?;
         let base = prepare_base(plan, ingredients.identity)?;
@@ -320,7 +321,6 @@ fn finish(ingredients: Ingredients<'_>, vault: Vault, progress: &OwnedFd) -> Res
     sys::hide_groups().step("hide the control groups")?;
     rustix::system::sethostname(b"cofferdam").step("set the host name")?;
     let proxy = room::open_network(plan.network)?;
-    confine::volunteer_for_oom();
     let hold = ingredients.groups.hold();
     confine::limit_processes(&plan.limits, hold)?;
 

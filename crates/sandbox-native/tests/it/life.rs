@@ -160,6 +160,19 @@ fn what_cannot_be_made_leaves_nothing() {
 }
 
 #[test]
+fn a_sandbox_goes_first_when_the_machine_runs_out_of_memory() {
+    block_on(async {
+        let home = Home::new();
+        let sandbox = Sandbox::open(&home.native(), Spec::scratch()).await.unwrap();
+        let command = sandbox.shell("cat /proc/self/oom_score_adj");
+        let result = sandbox.run(sandbox.next_call_id(), command).await.unwrap();
+        assert_eq!(&result.stdout[..], b"500\n");
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
 fn an_image_directory_is_the_root() {
     block_on(async {
         let home = Home::new();
@@ -216,6 +229,7 @@ fn life_is_the_same_for_an_ordinary_user() {
         "life::a_sandbox_that_nobody_comes_back_to_ends_itself",
         "life::a_lingering_sandbox_is_found_alive_and_not_removed",
         "life::what_cannot_be_made_leaves_nothing",
+        "life::a_sandbox_goes_first_when_the_machine_runs_out_of_memory",
         "life::an_image_directory_is_the_root",
     ]);
 }
