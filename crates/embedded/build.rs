@@ -12,10 +12,8 @@ use std::process::{Command, ExitCode};
 
 use sha2::{Digest, Sha256};
 
-const PROGRAMS: [(&str, &str, &str); 2] = [
-    ("cofferdam-guest", "cofferdam-guest", "GUEST"),
-    ("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR"),
-];
+const PROGRAMS: [(&str, &str, &str); 1] =
+    [("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR")];
 
 const SOURCES: [&str; 4] = ["guest", "guest-protocol", "native-supervisor", "types"];
 

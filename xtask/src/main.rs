@@ -3,6 +3,7 @@
 //! Each chore is one module with its arguments and a `run`. To add one, add the
 //! module and a variant of [`Chore`].
 
+mod bench;
 mod tidy;
 
 use std::env;
@@ -21,6 +22,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Measure the product
+    Bench(bench::Bench),
     /// Check the rules of the repository that no compiler checks
     Tidy(tidy::Tidy),
 }
@@ -28,6 +31,7 @@ enum Chore {
 fn main() -> anyhow::Result<ExitCode> {
     let root = repository_root()?;
     match Arguments::parse().chore {
+        Chore::Bench(chore) => chore.run(&root),
         Chore::Tidy(chore) => chore.run(&root),
     }
 }

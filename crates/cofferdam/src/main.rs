@@ -8,10 +8,14 @@ use cofferdam_cli::Product;
 use cofferdam_sandbox_native::Native;
 
 fn main() -> ExitCode {
-    cofferdam_cli::main(|| {
-        let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()))?;
-        Ok(Product { backends: vec![Arc::new(Native::new(home.join("sandboxes")))] })
-    })
+    let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
+    let native = home.map(|home| Arc::new(Native::new(home.join("sandboxes"))));
+    if let Ok(native) = &native
+        && std::env::args_os().nth(1).is_some_and(|verb| verb == "exec")
+    {
+        native.prepare();
+    }
+    cofferdam_cli::main(|| Ok(Product { backends: vec![native?] }))
 }
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the

@@ -91,7 +91,7 @@ impl Attempt {
         AuditRecord {
             at_us: self.at_us,
             call: None,
-            pid: None,
+            pid: 0,
             act: AuditAct::Egress {
                 host: self.host,
                 port: self.port,

@@ -1,5 +1,6 @@
-//! The guest and the supervisor as programs that can be started from memory: no
-//! file has to be installed, found or trusted beside the product's one binary.
+//! The supervisor of native sandboxes, with the guest in it, as a program that can
+//! be started from memory: no file has to be installed or found beside the
+//! product's one binary.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +15,6 @@ pub struct Program {
     /// The executable.
     pub bytes: &'static [u8],
 }
-
-/// The guest: the first process of every sandbox, for any back end.
-pub static GUEST: Program = Program {
-    name: concat!("guest-", env!("GUEST_HASH")),
-    bytes: include_bytes!(env!("GUEST_PROGRAM")),
-};
 
 /// The supervisor of native sandboxes.
 pub static SUPERVISOR: Program = Program {
@@ -54,13 +49,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_programs_are_static_executables() {
-        for program in [GUEST.bytes, SUPERVISOR.bytes] {
-            assert!(program.starts_with(b"\x7fELF"), "an executable");
-            let interpreter = b"/lib64/ld-linux";
-            let dynamic = program.windows(interpreter.len()).any(|window| window == interpreter);
-            assert!(!dynamic, "needs no loader inside the sandbox");
-        }
+    fn the_program_is_a_static_executable() {
+        let program = SUPERVISOR.bytes;
+        assert!(program.starts_with(b"\x7fELF"), "an executable");
+        let interpreter = b"/lib64/ld-linux";
+        let dynamic = program.windows(interpreter.len()).any(|window| window == interpreter);
+        assert!(!dynamic, "needs no loader");
     }
 
     #[test]

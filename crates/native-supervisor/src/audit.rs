@@ -15,7 +15,7 @@ use cofferdam_guest_protocol::encode_record;
 use cofferdam_types::{AuditAct, AuditRecord, CallId};
 
 use crate::failure::ignore;
-use crate::procfs;
+use crate::processes::Stat;
 use crate::sys::{self, Notification};
 
 /// The trail is cut at this size.
@@ -42,14 +42,7 @@ pub struct Auditor {
     trail: File,
     pending: Vec<u8>,
     written: u64,
-    known: HashMap<u32, (Instant, Origin)>,
-}
-
-/// Whose a process is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Origin {
-    call: Option<CallId>,
-    pid_inside: Option<u32>,
+    known: HashMap<u32, (Instant, Option<CallId>)>,
 }
 
 impl Auditor {
@@ -73,8 +66,8 @@ impl Auditor {
         // All questions before the answer: afterwards the process may be gone.
         let act = act_of(&notification).map(|act| (act, self.origin(notification.pid)));
         ignore(sys::let_go_on(self.listener.as_fd(), notification.id));
-        if let Some((act, Origin { call, pid_inside })) = act {
-            self.write(&AuditRecord { at_us: now_us(), call, pid: pid_inside, act });
+        if let Some((act, call)) = act {
+            self.write(&AuditRecord { at_us: now_us(), call, pid: notification.pid, act });
         }
     }
 
@@ -104,60 +97,38 @@ impl Auditor {
         }
     }
 
-    fn origin(&mut self, pid: u32) -> Origin {
+    /// Whose call a process belongs to: the one its ancestor among the guest's
+    /// children is named after.
+    fn origin(&mut self, pid: u32) -> Option<CallId> {
         let now = Instant::now();
-        if let Some((at, origin)) = self.known.get(&pid)
+        if let Some((at, call)) = self.known.get(&pid)
             && now.duration_since(*at) < MEMORY
         {
-            return *origin;
+            return *call;
         }
         if self.known.len() > 4096 {
             self.known.retain(|_, (at, _)| now.duration_since(*at) < MEMORY);
         }
-        let mut origin = Origin::default();
+        let mut call = None;
         let mut at = pid;
-        for generation in 0..GENERATIONS {
-            let Ok(status) = procfs::read(format!("/proc/{at}/status")) else { break };
-            let status = Status::parse(&status);
-            if generation == 0 {
-                origin.pid_inside = status.pid_inside;
+        for _ in 0..GENERATIONS {
+            if at == self.init {
+                break; // the guest itself
             }
-            if status.parent == self.init {
-                origin.call = status.name.strip_prefix('c').and_then(call_of_name);
+            let stat = Stat::read(at)?;
+            if stat.parent == self.init {
+                call = stat.name.strip_prefix('c').and_then(call_of_name);
                 break;
             }
-            at = status.parent;
+            at = stat.parent;
         }
-        if origin.call.is_some() {
-            self.known.insert(pid, (now, origin));
-        }
-        origin
+        self.known.insert(pid, (now, call));
+        call
     }
 }
 
 fn call_of_name(name: &str) -> Option<CallId> {
     u64::from_str_radix(name, 36).ok().map(CallId)
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Status<'a> {
-    name: &'a str,
-    parent: u32,
-    pid_inside: Option<u32>,
-}
-
-impl<'a> Status<'a> {
-    fn parse(text: &'a str) -> Self {
-        let field = |key: &str| {
-            text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or("")
-        };
-        let inside = field("NSpid").split_ascii_whitespace().next_back();
-        Self {
-            name: field("Name").trim(),
-            parent: field("PPid").trim().parse().unwrap_or(0),
-            pid_inside: inside.and_then(|pid| pid.parse().ok()),
-        }
-    }
 }
 
 /// What a reported call does, as far as the process's memory tells.
@@ -272,10 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_tells_its_name_its_parent_and_its_number_inside() {
-        let text = "Name:\tc1z\nUmask:\t0022\nPPid:\t4711\nNSpid:\t4712\t9\n";
-        let status = Status::parse(text);
-        assert_eq!(status, Status { name: "c1z", parent: 4711, pid_inside: Some(9) });
+    fn a_monitor_is_named_after_its_call() {
         assert_eq!(call_of_name("1z"), Some(CallId(71)));
         assert_eq!(call_of_name("at"), Some(CallId(389)));
         assert_eq!(call_of_name("no name"), None);

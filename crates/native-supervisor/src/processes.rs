@@ -10,14 +10,14 @@ use crate::procfs;
 
 /// A line of `/proc/PID/stat`, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stat {
-    name: String,
+pub(crate) struct Stat {
+    pub(crate) name: String,
     state: char,
-    parent: u32,
+    pub(crate) parent: u32,
 }
 
 impl Stat {
-    fn read(pid: u32) -> Option<Self> {
+    pub(crate) fn read(pid: u32) -> Option<Self> {
         Self::parse(&procfs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 

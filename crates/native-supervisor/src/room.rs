@@ -6,6 +6,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -57,6 +58,28 @@ const MASKED_DIRECTORIES: &[&str] = &["acpi", "asound", "scsi"];
 /// Directories of kernel controls, shown read-only.
 const READ_ONLY: &[&str] = &["bus", "fs", "irq", "sys"];
 
+/// What a root has besides what is put into it; parents first.
+const DIRECTORIES: &[&str] = &[
+    ".cofferdam",
+    ".cofferdam/base",
+    ".cofferdam/empty",
+    ".cofferdam/s0",
+    ".cofferdam/temporary",
+    "dev",
+    "dev/pts",
+    "dev/shm",
+    "etc",
+    "etc/ssl",
+    "home",
+    "home/agent",
+    "proc",
+    "run",
+    "sys",
+    "tmp",
+    "var",
+    "workspace",
+];
+
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What the supervisor has prepared, because only it could.
@@ -104,12 +127,9 @@ pub fn build(
     become_builder(identity)?;
 
     let vault = Path::new(".cofferdam");
-    for directory in ["etc", "proc", "dev/pts", "dev/shm", "sys", "run", "tmp", "var", "home/agent"]
-    {
-        root::make_directories(Path::new(directory))?;
+    for directory in DIRECTORIES {
+        root::make_directory(Path::new(directory))?;
     }
-    root::make_directories(&vault.join("empty"))?;
-    root::make_directories(Path::new("workspace"))?;
     rustix::fs::symlink("/tmp", "var/tmp").step("link var/tmp")?;
     rustix::fs::symlink("/run", "var/run").step("link var/run")?;
     root::put(sources)?;
@@ -119,11 +139,9 @@ pub fn build(
     mount_kernel_views()?;
 
     let store_name = "s0".to_owned();
-    root::make_directories(&vault.join(&store_name))?;
     mounts::place(store, vault.join(&store_name))?;
     let mut lower = Vec::new();
     if let Some(base) = base {
-        root::make_directories(&vault.join("base"))?;
         mounts::place(base, vault.join("base"))?;
         lower.push("base".to_owned());
     }
@@ -295,13 +313,12 @@ fn mount_temporary(plan: &Plan, identity: Identity) -> Result<(), Failure> {
     // The kernel's own view of the detached mount is not reachable by name, so
     // it is put where the vault is and its directories are shown from there.
     let place = Path::new(".cofferdam/temporary");
-    root::make_directories(place)?;
     mounts::place(temporary, place)?;
     for (name, target, mode) in
         [("tmp", "tmp", 0o1777), ("home", "home/agent", 0o755), ("shm", "dev/shm", 0o1777)]
     {
         let directory = place.join(name);
-        root::make_directories(&directory)?;
+        root::make_directory(&directory)?;
         hand_over(&directory, identity, mode)?;
         mounts::bind(&directory, target, Attributes::WRITABLE)?;
     }
@@ -320,7 +337,10 @@ fn mount_kernel_views() -> Result<(), Failure> {
     }
     for name in MASKED_FILES {
         let path = Path::new("proc").join(name);
-        if path.exists() {
+        // What only root may touch is safe from a user that root's id does not
+        // even exist for.
+        let open_to_all = std::fs::metadata(&path).is_ok_and(|file| file.mode() & 0o007 != 0);
+        if open_to_all {
             mounts::bind(Path::new("dev/null"), &path, Attributes::DEVICE)?;
         }
     }

@@ -23,14 +23,8 @@ const PROGRAMS: &[&str] =
 const CONFIGURATION: &[&str] = &[
     "alternatives",
     "bash.bashrc",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "chromium",
-    "chromium.d",
     "debian_version",
     "fonts",
-    "gai.conf",
-    "gtk-3.0",
     "inputrc",
     "java-11-openjdk",
     "java-17-openjdk",
@@ -43,7 +37,6 @@ const CONFIGURATION: &[&str] = &[
     "localtime",
     "magic",
     "mime.types",
-    "openbox",
     "os-release",
     "perl",
     "pki",
@@ -153,7 +146,9 @@ fn take_entry(path: &Path, target: &Path) -> Result<Option<Source>, Failure> {
 pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
     for Source { target, content } in sources {
         let parent = target.parent().unwrap_or(Path::new(""));
-        make_directories(parent)?;
+        if ![Path::new(""), Path::new("etc"), Path::new("etc/ssl")].contains(&parent) {
+            make_directories(parent)?;
+        }
         match content {
             Content::Link(link) => {
                 rustix::fs::symlink(&link, &target).step(format!("link {}", target.display()))?;
@@ -214,15 +209,29 @@ pub fn introduce(plan: &RootPlan, network: NetworkPlan) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Makes a directory in a directory that is there.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_directory(path: &Path) -> Result<(), Failure> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).step(format!("make {}", path.display())),
+    }
+}
+
 /// Makes a directory and its missing parents.
 ///
 /// # Errors
 /// When one cannot be made.
 pub fn make_directories(path: &Path) -> Result<(), Failure> {
-    if path.as_os_str().is_empty() {
-        return Ok(());
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
+        Err(rustix::io::Errno::NOENT) => {
+            fs::create_dir_all(path).step(format!("make {}", path.display()))
+        }
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(error) => Err(error).step(format!("make {}", path.display())),
     }
-    fs::create_dir_all(path).step(format!("make {}", path.display()))
 }
 
 /// Makes a file with this content.
@@ -230,6 +239,5 @@ pub fn make_directories(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When it cannot be made.
 pub fn make_file(path: &Path, content: &str) -> Result<(), Failure> {
-    fs::write(path, content).step(format!("write {}", path.display()))?;
-    rustix::fs::chmod(path, Mode::from_raw_mode(0o644)).step("set a file's mode")
+    fs::write(path, content).step(format!("write {}", path.display()))
 }

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -71,8 +72,6 @@ pub struct Ingredients<'a> {
     pub identity: Identity,
     /// Its control groups.
     pub groups: &'a Groups,
-    /// The guest's program.
-    pub guest: OwnedFd,
     /// The socket the guest listens on.
     pub listener: OwnedFd,
     /// For a fork, what it begins from.
@@ -246,6 +245,7 @@ fn become_guest(
     progress: &OwnedFd,
 ) -> Result<(), Failure> {
     rustix::process::setsid().step("begin a session")?;
+    rustix::process::umask(Mode::from_raw_mode(0o022));
     if ingredients.lent.is_none() {
         let Some((go, beside)) = wire::receive::<Go>(progress)? else {
             return Err(Failure::new("the supervisor is gone"));
@@ -342,11 +342,19 @@ fn finish(ingredients: Ingredients<'_>, vault: Vault, progress: &OwnedFd) -> Res
     for number in 0..3 {
         sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
     }
-    sys::close_on_execute_from(3).step("close what is not the guest's")?;
-    sys::place_descriptor(ingredients.listener.as_fd(), 3).step("hand over the guest's socket")?;
-    let error = sys::execute(ingredients.guest.as_fd(), &[c"cofferdam-guest"], &[]);
-    Err(error).step("start the guest")
+    sys::place_descriptor(ingredients.listener.as_fd(), GUEST_SOCKET)
+        .step("hand over the guest's socket")?;
+    // Their descriptors are closed all at once, and must not be closed again.
+    std::mem::forget((ingredients, vault, proxy, null));
+    sys::close_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
+    // The guest is entered rather than executed: an executed one would spend half
+    // a millisecond on what its C library does before it begins.
+    let code = cofferdam_guest::run(cofferdam_guest::Serve::Listener);
+    std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
+
+/// Where the guest expects its socket.
+const GUEST_SOCKET: i32 = 3;
 
 fn open_null() -> Result<OwnedFd, Failure> {
     rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())

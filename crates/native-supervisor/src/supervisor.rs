@@ -117,7 +117,6 @@ impl Supervisor {
         lock: OwnedFd,
         host: &OwnedFd,
     ) -> Result<(Self, Report), Failure> {
-        let guest = descriptors.next().ok_or_else(|| Failure::new("the guest is missing"))?;
         let lent = match (descriptors.next(), descriptors.next()) {
             (Some(user), Some(mounts)) => Some(Lent { user, mounts }),
             _ => None,
@@ -131,15 +130,8 @@ impl Supervisor {
             Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
             None => None,
         };
-        let starting = start::start(Ingredients {
-            plan,
-            identity,
-            groups,
-            guest,
-            listener,
-            lent,
-            store: &store,
-        })?;
+        let starting =
+            start::start(Ingredients { plan, identity, groups, listener, lent, store: &store })?;
         let mut parts = Parts::default();
         if let Err(failure) = follow(&starting, plan, host, &mut parts) {
             ignore(pidfd_send_signal(&starting.child, Signal::KILL));

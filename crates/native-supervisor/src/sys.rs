@@ -2,7 +2,6 @@
 //! All of the crate's unsafe code is here.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
-use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -218,27 +217,6 @@ pub fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usiz
     Ok(done)
 }
 
-/// Becomes another program, given by descriptor. Returns only on failure.
-pub fn execute(program: BorrowedFd<'_>, arguments: &[&CStr], environment: &[CString]) -> io::Error {
-    let list = |strings: &mut dyn Iterator<Item = *const libc::c_char>| {
-        strings.chain(std::iter::once(ptr::null())).collect::<Vec<_>>()
-    };
-    let arguments = list(&mut arguments.iter().map(|argument| argument.as_ptr()));
-    let environment = list(&mut environment.iter().map(|variable| variable.as_ptr()));
-    // SAFETY: both lists are of live C strings and end with a null pointer.
-    unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            program.as_raw_fd(),
-            c"".as_ptr(),
-            arguments.as_ptr(),
-            environment.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        );
-    }
-    io::Error::last_os_error()
-}
-
 /// Brings the loopback interface of this network namespace up.
 ///
 /// # Errors
@@ -370,16 +348,14 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(|_| ())
 }
 
-/// Marks every descriptor from `first` on to be closed by the next program.
+/// Closes every descriptor from `first` on. Whoever owned one must not use or
+/// close it any more.
 ///
 /// # Errors
 /// Those of `close_range`.
-pub fn close_on_execute_from(first: u32) -> io::Result<()> {
-    // SAFETY: descriptors are only marked, none is closed.
-    check(libc::c_long::from(unsafe {
-        libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32)
-    }))
-    .map(|_| ())
+pub fn close_from(first: RawFd) -> io::Result<()> {
+    // SAFETY: the caller gives up all of them.
+    check(libc::c_long::from(unsafe { libc::close_range(first as u32, u32::MAX, 0) })).map(|_| ())
 }
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {

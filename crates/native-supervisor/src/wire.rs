@@ -30,8 +30,7 @@ const MAX_PACKET: usize = 64 << 10;
 const MAX_DESCRIPTORS: usize = 8;
 
 /// The first message of a host: make this sandbox. Beside it: the lock of the
-/// sandbox's directory, held; the guest's program; and for a fork what
-/// [`Report::Lent`] brought.
+/// sandbox's directory, held; and for a fork what [`Report::Lent`] brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The sandbox's name.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use cofferdam_egress::{Resolve, SystemResolver};
@@ -26,17 +26,19 @@ use rustix::net::{
 
 use crate::control::Control;
 use crate::egress::Egress;
-use crate::programs::Programs;
+use crate::reaper::{Reaped, Reaper};
 use crate::room::NativeRoom;
-use crate::{describe, examine, explain, reconcile, state};
+use crate::{describe, examine, explain, program, reconcile, state};
 
 /// The native back end.
 pub struct Native {
     home: PathBuf,
     weakness: Weakness,
     resolver: Arc<dyn Resolve>,
-    programs: OnceLock<Programs>,
-    children: Children,
+    supervisor: OnceLock<OwnedFd>,
+    reaper: Reaper,
+    /// A supervisor that waits for its plan.
+    ready: Mutex<Option<(OwnedFd, Reaped)>>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
     held: Mutex<HashMap<SandboxId, Weak<Control>>>,
 }
@@ -50,22 +52,6 @@ pub enum Weakness {
     NoSystemCallFilter,
 }
 
-/// Supervisors that this process started and has to wait for once they end.
-#[derive(Clone, Default)]
-pub(crate) struct Children(Arc<Mutex<Vec<Child>>>);
-
-impl Children {
-    fn add(&self, child: Child) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(child);
-    }
-
-    /// Takes leave of those that have ended.
-    pub(crate) fn reap(&self) {
-        let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-    }
-}
-
 impl Native {
     /// Keeps its sandboxes' directories in `home`.
     #[must_use]
@@ -74,8 +60,9 @@ impl Native {
             home,
             weakness: Weakness::None,
             resolver: Arc::new(SystemResolver),
-            programs: OnceLock::new(),
-            children: Children::default(),
+            supervisor: OnceLock::new(),
+            reaper: Reaper::default(),
+            ready: Mutex::default(),
             held: Mutex::default(),
         }
     }
@@ -92,18 +79,19 @@ impl Native {
         Self { resolver, ..self }
     }
 
-    fn programs(&self) -> Result<&Programs, OpenError> {
-        if let Some(programs) = self.programs.get() {
-            return Ok(programs);
+    fn supervisor(&self) -> Result<&OwnedFd, OpenError> {
+        if let Some(supervisor) = self.supervisor.get() {
+            return Ok(supervisor);
         }
-        let programs = Programs::find(&self.home)
-            .map_err(|source| OpenError::Step { step: "get the guest ready".to_owned(), source })?;
-        Ok(self.programs.get_or_init(|| programs))
+        let supervisor = program::find(&self.home).map_err(|source| OpenError::Step {
+            step: "get the supervisor ready".to_owned(),
+            source,
+        })?;
+        Ok(self.supervisor.get_or_init(|| supervisor))
     }
 
     async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
-        self.children.reap();
-        let programs = self.programs()?;
+        self.reaper.reap();
         let lent = match &spec.workspace {
             Workspace::Fork(snapshot) => Some(self.borrow(snapshot).await?),
             _ => None,
@@ -116,11 +104,11 @@ impl Native {
             // Nothing is in it yet but the lock.
             drop(remains::remove_state(&state.path));
         })?;
-        let mut beside = vec![state.lock.as_fd(), programs.guest.as_fd()];
+        let mut beside = vec![state.lock.as_fd()];
         if let Some((_, namespaces)) = &lent {
             beside.extend(namespaces.iter().map(AsFd::as_fd));
         }
-        let control = self.start(&programs.supervisor, &plan, &beside).await.inspect_err(|_| {
+        let (control, child) = self.start(&plan, &beside).await.inspect_err(|_| {
             drop(remains::remove_state(&state.path));
         })?;
         let built = match control.answer().await {
@@ -136,7 +124,7 @@ impl Native {
             })?;
         }
         let room = self.hold(spec.id, state.path, control, &built, &spec.limits, &spec.network);
-        let room = room.await?;
+        let room = NativeRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
                 wanted: spec.require,
@@ -150,18 +138,34 @@ impl Native {
         Ok(room)
     }
 
-    /// Starts a supervisor and gives it its plan.
-    #[expect(clippy::disallowed_methods, reason = "the supervisor is this product's own program")]
+    /// Has a supervisor ready for the next sandbox, so that starting it and
+    /// whatever the caller does until then happen side by side.
+    pub fn prepare(&self) {
+        // A supervisor that cannot be started now will say why when it is needed.
+        if let Ok(ready) = self.spawn() {
+            *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
+        }
+    }
+
+    /// Takes the supervisor that is ready, or starts one, and gives it its plan.
     async fn start(
         &self,
-        program: &OwnedFd,
         plan: &Plan,
         beside: &[BorrowedFd<'_>],
-    ) -> Result<Control, OpenError> {
-        let step = |step: &str| {
-            let step = step.to_owned();
-            move |source: io::Error| OpenError::Step { step, source }
+    ) -> Result<(Control, Reaped), OpenError> {
+        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (socket, child) = match ready {
+            Some(ready) => ready,
+            None => self.spawn()?,
         };
+        let control = Control::new(socket).map_err(step("speak with the supervisor"))?;
+        control.begin(plan, beside).await.map_err(step("give the supervisor its plan"))?;
+        Ok((control, child))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the supervisor is this product's own program")]
+    fn spawn(&self) -> Result<(OwnedFd, Reaped), OpenError> {
+        let program = self.supervisor()?;
         let kind = SocketType::SEQPACKET;
         let (here, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
             .map_err(|errno| step("make a socket pair")(errno.into()))?;
@@ -173,10 +177,7 @@ impl Native {
             .stderr(Stdio::null())
             .spawn()
             .map_err(step("start the supervisor"))?;
-        self.children.add(child);
-        let control = Control::new(here).map_err(step("speak with the supervisor"))?;
-        control.begin(plan, beside).await.map_err(step("give the supervisor its plan"))?;
-        Ok(control)
+        Ok((here, self.reaper.watch(child)))
     }
 
     fn plan(
@@ -279,10 +280,6 @@ impl Native {
         limits: &Limits,
         network: &Network,
     ) -> Result<NativeRoom, OpenError> {
-        let step = |step: &str| {
-            let step = step.to_owned();
-            move |source: io::Error| OpenError::Step { step, source }
-        };
         let egress = match network {
             Network::Allow(rules) => {
                 let listener = match control.ask(Order::Egress).await {
@@ -308,7 +305,7 @@ impl Native {
             state: path,
             control,
             egress,
-            children: self.children.clone(),
+            supervisor: None,
         })
     }
 
@@ -335,6 +332,12 @@ impl Native {
         })?;
         self.hold(id, path, control, &built, &plan.limits, &network).await
     }
+}
+
+/// Names the step that an error belongs to.
+fn step(step: &str) -> impl FnOnce(io::Error) -> OpenError {
+    let step = step.to_owned();
+    move |source| OpenError::Step { step, source }
 }
 
 fn unusable(cause: &str) -> OpenError {

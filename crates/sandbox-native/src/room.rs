@@ -12,9 +12,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::UnixStream;
 
-use crate::backend::Children;
 use crate::control::{Control, failed};
 use crate::egress::Egress;
+use crate::reaper::Reaped;
 use crate::trail;
 
 /// One native sandbox.
@@ -25,7 +25,7 @@ pub(crate) struct NativeRoom {
     pub(crate) isolation: Isolation,
     pub(crate) control: Arc<Control>,
     pub(crate) egress: Option<Egress>,
-    pub(crate) children: Children,
+    pub(crate) supervisor: Option<Reaped>,
 }
 
 impl NativeRoom {
@@ -111,7 +111,9 @@ impl Room for NativeRoom {
                 Ok((other, _)) => Err(Self::unexpected(&other)),
                 Err(error) => Err(error),
             };
-            self.children.reap();
+            // It has nothing left to do but end.
+            while self.control.answer().await.is_ok() {}
+            self.supervisor.take().into_iter().for_each(Reaped::wait);
             closed
         }
         .boxed()

@@ -16,6 +16,9 @@ use rustix::fs::{Mode, OFlags};
 /// The network setting, for whoever reattaches and has to serve the proxy.
 const NETWORK: &str = "network";
 
+/// What all sandboxes of a home share.
+pub(crate) const SHARED: &str = ".shared";
+
 /// A sandbox's directory, with its lock held.
 pub(crate) struct State {
     pub(crate) path: PathBuf,
@@ -31,7 +34,7 @@ pub(crate) fn path(home: &Path, id: SandboxId) -> PathBuf {
 /// directory makes the kernel look for its mounts in every namespace, so it is
 /// one for all and stays.
 pub(crate) fn mount_point(home: &Path) -> PathBuf {
-    home.join(".programs/root")
+    home.join(SHARED).join("root")
 }
 
 /// Makes a sandbox's directory.

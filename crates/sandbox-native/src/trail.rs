@@ -58,7 +58,7 @@ mod tests {
         let record = |at_us: u64, path: &str| AuditRecord {
             at_us,
             call: None,
-            pid: None,
+            pid: 0,
             act: AuditAct::Executed { path: path.to_owned() },
         };
         let mut trail = File::create(state.path().join(remains::TRAIL)).unwrap();

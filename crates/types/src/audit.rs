@@ -15,8 +15,8 @@ pub struct AuditRecord {
     pub at_us: u64,
     /// The call whose command did it, where that is known.
     pub call: Option<CallId>,
-    /// The process id inside the sandbox, where that is known.
-    pub pid: Option<u32>,
+    /// The process that did it, as the host numbers it; 0 where none did.
+    pub pid: u32,
     /// What was done.
     pub act: AuditAct,
 }

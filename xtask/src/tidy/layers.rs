@@ -22,7 +22,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("store-*", &["store", "types"]),
     // The native back end and the parts only it is made of. The build script of
     // `embedded` compiles guest and supervisor; it links neither.
-    ("native-supervisor", &["guest-protocol", "types"]),
+    ("native-supervisor", &["guest", "guest-protocol", "types"]),
     ("embedded", &[]),
     ("egress", &["types"]),
     (

@@ -134,7 +134,7 @@ impl Harness {
     pub(crate) fn record(&mut self) -> (String, u16, String, u64, u64) {
         let records = self.records.as_mut().unwrap();
         let record = wait_for("a record", || records.try_recv().ok());
-        assert_eq!((record.at_us, record.call, record.pid), (NOW_US, None, None));
+        assert_eq!((record.at_us, record.call, record.pid), (NOW_US, None, 0));
         match record.act {
             AuditAct::Egress { host, port, verdict, sent, received } => {
                 (host, port, verdict, sent, received)

@@ -37,7 +37,7 @@ impl Home {
     pub(crate) fn left(&self) -> Vec<String> {
         let entries = fs::read_dir(self.sandboxes()).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name != ".programs").collect()
+        names.filter(|name| name != ".shared").collect()
     }
 
     /// Waits until nothing of any sandbox is left.

@@ -1,9 +1,9 @@
-//! The guest and the supervisor, ready to be started.
+//! The supervisor's program, ready to be started.
 //!
-//! They are carried inside the product's binary. Putting them into memory for
-//! every start would cost more than the sandbox does, so the first start leaves
-//! a copy beside the sandboxes' directories, named by its content, and later
-//! ones use that. Where no copy can be kept, or run, memory it is.
+//! It is carried inside the product's binary. Putting it into memory for every
+//! start would cost as much as the sandbox does, so the first start leaves a copy
+//! beside the sandboxes' directories, named by its content, and later ones use
+//! that. Where no copy can be kept, or run, memory it is.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,25 +11,18 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use cofferdam_embedded::{GUEST, Program, SUPERVISOR, in_memory};
+use cofferdam_embedded::{Program, SUPERVISOR, in_memory};
 
-/// The programs as descriptors that can be executed.
-pub(crate) struct Programs {
-    pub(crate) guest: OwnedFd,
-    pub(crate) supervisor: OwnedFd,
+use crate::state::SHARED;
+
+/// Finds the copy kept near `home`, or makes one for the next time.
+pub(crate) fn find(home: &Path) -> io::Result<OwnedFd> {
+    find_on(&home.join(SHARED), &SUPERVISOR)
 }
 
-impl Programs {
-    /// Finds the copies kept near `home`, or makes them for the next time.
-    pub(crate) fn find(home: &Path) -> io::Result<Self> {
-        let shelf = home.join(".programs");
-        Ok(Self { guest: find(&shelf, &GUEST)?, supervisor: find(&shelf, &SUPERVISOR)? })
-    }
-}
-
-fn find(shelf: &Path, program: &Program) -> io::Result<OwnedFd> {
+fn find_on(shelf: &Path, program: &Program) -> io::Result<OwnedFd> {
     let path = shelf.join(program.name);
-    match fs::OpenOptions::new().read(true).custom_flags(libc_nofollow()).open(&path) {
+    match fs::OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(&path) {
         Ok(file) if is_ours(&file, program)? => Ok(file.into()),
         _ => {
             // It may be kept for the next time, or not; this time it is not
@@ -40,9 +33,7 @@ fn find(shelf: &Path, program: &Program) -> io::Result<OwnedFd> {
     }
 }
 
-fn libc_nofollow() -> i32 {
-    rustix::fs::OFlags::NOFOLLOW.bits() as i32
-}
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// Whether a kept copy is whole, this user's, and nobody else's to change. That
 /// its content is right is a matter of its name: copies are put in place whole.
@@ -82,22 +73,21 @@ mod tests {
     #[test]
     fn the_second_time_the_kept_copy_is_used() {
         let home = tempfile::tempdir().unwrap();
-        Programs::find(home.path()).unwrap();
-        let kept = home.path().join(".programs").join(GUEST.name);
-        assert_eq!(fs::read(&kept).unwrap(), GUEST.bytes);
-        let found = Programs::find(home.path()).unwrap();
-        let found = File::from(found.guest).metadata().unwrap();
+        find(home.path()).unwrap();
+        let kept = home.path().join(SHARED).join(SUPERVISOR.name);
+        assert_eq!(fs::read(&kept).unwrap(), SUPERVISOR.bytes);
+        let found = File::from(find(home.path()).unwrap()).metadata().unwrap();
         assert_eq!(found.ino(), fs::metadata(&kept).unwrap().ino());
     }
 
     #[test]
     fn a_copy_that_others_could_have_changed_is_not_used() {
         let home = tempfile::tempdir().unwrap();
-        Programs::find(home.path()).unwrap();
-        let kept = home.path().join(".programs").join(GUEST.name);
+        find(home.path()).unwrap();
+        let kept = home.path().join(SHARED).join(SUPERVISOR.name);
         let before = fs::metadata(&kept).unwrap().ino();
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o777)).unwrap();
-        let found = Programs::find(home.path()).unwrap();
-        assert_ne!(File::from(found.guest).metadata().unwrap().ino(), before);
+        let found = find(home.path()).unwrap();
+        assert_ne!(File::from(found).metadata().unwrap().ino(), before);
     }
 }
