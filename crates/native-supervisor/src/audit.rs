@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cofferdam_guest_protocol::encode_record;
@@ -39,18 +40,28 @@ const GENERATIONS: usize = 64;
 pub struct Auditor {
     listener: OwnedFd,
     init: u32,
-    trail: File,
+    path: PathBuf,
+    trail: Option<File>,
     pending: Vec<u8>,
     written: u64,
     known: HashMap<u32, (Instant, Option<CallId>)>,
 }
 
 impl Auditor {
-    /// Begins a trail in `trail`, of the sandbox whose first process is `init`.
+    /// Begins a trail, of the sandbox whose first process is `init`. The file at
+    /// `path` is made when there is something to write.
     #[must_use]
-    pub fn new(listener: OwnedFd, init: u32, trail: File) -> Self {
+    pub fn new(listener: OwnedFd, init: u32, path: PathBuf) -> Self {
         sys::notify_synchronously(listener.as_fd());
-        Self { listener, init, trail, pending: Vec::new(), written: 0, known: HashMap::new() }
+        Self {
+            listener,
+            init,
+            path,
+            trail: None,
+            pending: Vec::new(),
+            written: 0,
+            known: HashMap::new(),
+        }
     }
 
     /// Where reported calls arrive.
@@ -73,9 +84,14 @@ impl Auditor {
 
     /// Writes down everything so far.
     pub fn flush(&mut self) {
+        if self.trail.is_none() {
+            self.trail = File::create(&self.path).ok();
+        }
         // A trail that cannot be written is not worth ending the work it
         // describes; the reader sees that it stops.
-        ignore(self.trail.write_all(&self.pending));
+        if let Some(trail) = &mut self.trail {
+            ignore(trail.write_all(&self.pending));
+        }
         self.pending.clear();
     }
 

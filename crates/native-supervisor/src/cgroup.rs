@@ -317,7 +317,10 @@ impl Groups {
             write(&path.join("memory.swap.max"), "0")?;
         }
         write(&path.join("pids.max"), &limits.pids.to_string())?;
-        write(&path.join("cpu.max"), &format!("{} {PERIOD_US}", quota_us(limits)))
+        if needs_quota(limits) {
+            write(&path.join("cpu.max"), &format!("{} {PERIOD_US}", quota_us(limits)))?;
+        }
+        Ok(())
     }
 }
 
@@ -328,6 +331,7 @@ fn limit_legacy(controller: Controller, path: &Path, limits: &Limits) -> std::io
             let with_swap = path.join("memory.memsw.limit_in_bytes");
             if with_swap.exists() { write(&with_swap, &limits.memory.to_string()) } else { Ok(()) }
         }
+        Controller::Cpu if !needs_quota(limits) => Ok(()),
         Controller::Cpu => {
             write(&path.join("cpu.cfs_period_us"), &PERIOD_US.to_string())?;
             write(&path.join("cpu.cfs_quota_us"), &quota_us(limits).to_string())
@@ -335,6 +339,14 @@ fn limit_legacy(controller: Controller, path: &Path, limits: &Limits) -> std::io
         Controller::Pids => write(&path.join("pids.max"), &limits.pids.to_string()),
         Controller::Freezer => Ok(()),
     }
+}
+
+/// As many CPUs as the machine has need no quota. The first quota of a machine
+/// and the end of its last make the kernel rewrite its own code, which takes a
+/// millisecond.
+fn needs_quota(limits: &Limits) -> bool {
+    let cpus = rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |set| set.count());
+    limits.milli_cpus / 1000 < cpus
 }
 
 fn quota_us(limits: &Limits) -> u64 {

@@ -1,6 +1,5 @@
 //! The life of one sandbox, from its plan to its removal.
 
-use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,6 +22,7 @@ use crate::room::Vault;
 use crate::snapshot::Workspace;
 use crate::start::{self, Ingredients, Lent, Progress, Starting};
 use crate::store::{self, OnDisk};
+use crate::sys;
 use crate::wire::{self, Built, Order, Plan, Report, WorkspacePlan};
 
 /// How long a control group may take to let itself be removed.
@@ -123,7 +123,11 @@ impl Supervisor {
         };
         let uid_map = procfs::read("/proc/self/uid_map").step("read /proc")?;
         let identity = Identity::choose(&uid_map);
-        remains::keep_plan(plan)?;
+        // Whoever attaches later needs it, and whoever has to apply changes.
+        let changes = matches!(plan.workspace, WorkspacePlan::Directory(..));
+        if changes || plan.linger_ms.is_some() {
+            remains::keep_plan(plan)?;
+        }
         let store = store::make(plan, identity)?;
         let listener = listen_at(remains::GUEST, SocketType::STREAM)?;
         let door = match plan.linger_ms {
@@ -175,6 +179,7 @@ impl Supervisor {
 
     /// Serves hosts and the audit trail until the sandbox is to end.
     fn watch(mut self, host: OwnedFd) -> ExitCode {
+        sys::give_back_code();
         let mut hosts = vec![host];
         let mut alone_since: Option<Instant> = None;
         let mut flush_at: Option<Instant> = None;
@@ -188,6 +193,7 @@ impl Supervisor {
             if flush_at.is_some_and(|at| now >= at) {
                 self.auditor.iter_mut().for_each(Auditor::flush);
                 flush_at = None;
+                sys::give_back_code(); // it is quiet now, and may stay so
             }
             let wake = [lonely_until, flush_at].into_iter().flatten().min();
             let Ready { ended, reported, knocked, spoke } = self.poll(&hosts, wake);
@@ -379,8 +385,7 @@ fn follow(
                 parts.landlock = landlock;
                 if let Some(listener) = beside.next() {
                     let init = parts.init.as_ref().map_or(starting.child_pid, |(pid, _)| *pid);
-                    let trail = File::create(plan.state.join(remains::TRAIL))
-                        .step("begin the audit trail")?;
+                    let trail = plan.state.join(remains::TRAIL);
                     parts.auditor = Some(Auditor::new(listener, init, trail));
                 }
             }

@@ -322,6 +322,48 @@ pub fn attach_loop(file: BorrowedFd<'_>) -> io::Result<(OwnedFd, String)> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
+/// Lets go of this program's own code in memory. What is still needed comes back
+/// from the file, page by page; what only the start needed does not.
+pub fn give_back_code() {
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: libc::size_t,
+        _data: *mut libc::c_void,
+    ) -> libc::c_int {
+        const PAGE: u64 = 4096;
+        // SAFETY: the caller, `dl_iterate_phdr`, passes a valid description of a
+        // loaded object and its table of segments.
+        let (base, segments) = unsafe {
+            let info = &*info;
+            (
+                info.dlpi_addr,
+                std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)),
+            )
+        };
+        for segment in segments {
+            if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W != 0 {
+                continue;
+            }
+            let start = (base + segment.p_vaddr) & !(PAGE - 1);
+            let end = base + segment.p_vaddr + segment.p_memsz;
+            // SAFETY: the segment is mapped from a file and never written to, so
+            // its pages can be had again; a kernel that refuses changes nothing.
+            unsafe {
+                libc::madvise(
+                    start as *mut libc::c_void,
+                    (end - start) as usize,
+                    libc::MADV_DONTNEED,
+                );
+            }
+        }
+        0
+    }
+    // SAFETY: the callback has the type asked for and keeps nothing it is given.
+    unsafe {
+        libc::dl_iterate_phdr(Some(visit), ptr::null_mut());
+    }
+}
+
 /// Has the kernel kill this process when its parent dies.
 ///
 /// # Errors
