@@ -21,7 +21,7 @@ pub(crate) enum Verb {
     /// a terminal it is interactive. The exit code is the command's own; 124 on
     /// time-out, 125 if the sandbox could not be made, 126 and 127 if the command
     /// could not be started or found, 128+N on signal N.
-    Exec(ExecArguments),
+    Exec(Box<ExecArguments>),
     /// Try every back end for real, and say what this machine can do
     Doctor(DoctorArguments),
 }

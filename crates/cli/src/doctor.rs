@@ -187,6 +187,16 @@ mod tests {
             }],
             chosen: Some("native"),
         };
-        insta::assert_snapshot!(render(&findings));
+        insta::assert_snapshot!(render(&findings), @"
+        native
+          this machine
+            kernel              6.1.0
+          trial: /bin/true ran in a fresh sandbox in 4.2 ms; grade contained
+            memory              a limit on each process
+                                ! run as root
+            not found inside    node (install them system-wide, or show a directory with --read)
+
+        Sandboxes will be made by: native
+        ");
     }
 }

@@ -1,25 +1,21 @@
 //! `cofferdam exec`: one command in a fresh sandbox.
 
 use std::os::unix::ffi::OsStringExt;
-use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use bytes::Bytes;
 use cofferdam_guest_protocol::ExecReport;
-use cofferdam_sandbox::{
-    CallError, Command, Offsets, OutputChunk, Process, Sandbox, StdinWriter, usage,
-};
-use cofferdam_types::{AuditRecord, Outcome};
-use tokio::sync::mpsc;
+use cofferdam_sandbox::{CallError, Command, Offsets, Process, Sandbox, StdinWriter};
+use cofferdam_types::Outcome;
+use tokio::time::Instant;
 
 use crate::Product;
 use crate::arguments::ExecArguments;
-use crate::events::{Cutter, Event};
-use crate::interruption::{Asked, Signals};
+use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
-use crate::streams::{self, Writer};
+use crate::show::Show;
+use crate::streams;
 use crate::terminal::RawTerminal;
+use crate::trail::{self, Trail};
 
 /// The exit code when the sandbox could not be made, or did not end well.
 const NO_SANDBOX: u8 = 125;
@@ -30,40 +26,65 @@ const NOT_FOUND: u8 = 127;
 /// The exit code when nobody reads our output any more.
 const NO_READER: u8 = 141;
 
-/// How long a command has to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// A failure with the exit code that goes with it.
 type Failed = (Problem, u8);
+
+/// How a command ended, with what it used and wrote.
+type Ended = (Outcome, ExecReport, Offsets);
 
 /// Runs the command; returns the exit code.
 pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode {
     let mut show = Show::new(arguments.json);
-    let code = match attempt(product, arguments, &mut show).await {
-        Ok(code) => code,
-        Err((problem, code)) => {
-            show.failed(&problem).await;
-            code
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            show.failed(&Problem::runtime(&error)).await;
+            show.finish().await;
+            return ExitCode::from(NO_SANDBOX);
         }
     };
-    ExitCode::from(if show.finish().await { code } else { NO_READER })
+    let result = attempt(product, arguments, &mut show, &mut signals).await;
+    let code = match &result {
+        Ok((outcome, ..)) => outcome.shell_code(),
+        Err((_, code)) => *code,
+    };
+    let told = async {
+        match &result {
+            Ok((outcome, report, offsets)) => show.ended(outcome, report, *offsets).await,
+            Err((problem, _)) => show.failed(problem).await,
+        }
+        show.finish().await
+    };
+    // The sandbox is gone by now. Only readers of ours can still keep us.
+    ExitCode::from(tokio::select! {
+        told = told => if told { code } else { NO_READER },
+        asked = signals.insistence() => asked.map_or(code, Asked::exit_code),
+    })
 }
 
 async fn attempt(
     product: &Product,
     arguments: ExecArguments,
     show: &mut Show,
-) -> Result<u8, Failed> {
+    signals: &mut Signals,
+) -> Result<Ended, Failed> {
     let usage_error = |cause: String| (Problem::option(cause), 2);
     let backend = product.backend(&arguments.sandbox.sandbox).map_err(|problem| (problem, 2))?;
-    let variables =
-        arguments.sandbox.variables(|name| std::env::var(name).ok()).map_err(usage_error)?;
-    let mut signals = Signals::listen().map_err(|error| (Problem::runtime(&error), NO_SANDBOX))?;
+    let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
+    let variables = variables.map_err(usage_error)?;
+    let spec = arguments.sandbox.spec(arguments.output);
+    let trail = match &arguments.audit {
+        Some(path) if arguments.sandbox.workspace().is_some_and(|w| trail::is_within(path, w)) => {
+            let path = path.display();
+            return Err(usage_error(format!("--audit {path} is in the directory of --workspace")));
+        }
+        Some(path) => Some(Trail::create(path).map_err(|problem| (problem, NO_SANDBOX))?),
+        None => None,
+    };
     // What an earlier life left behind is removed by whoever comes next. That it
     // cannot be removed is no reason not to run.
     drop(backend.reconcile().await);
 
-    let spec = arguments.sandbox.spec(arguments.output);
     let sandbox = Sandbox::open(backend.as_ref(), spec)
         .await
         .map_err(|error| (Problem::open(&error), NO_SANDBOX))?;
@@ -73,21 +94,22 @@ async fn attempt(
     let name = name.unwrap_or_default();
     let words = arguments.command.into_iter().map(OsStringExt::into_vec).collect();
     let mut command = sandbox.command(cofferdam_guest_protocol::Program::Argv(words));
+    let terminal = if arguments.json { None } else { RawTerminal::take() };
+    command = match terminal {
+        Some(_) => in_terminal(command),
+        None if streams::stdin_is_empty() => command,
+        None => command.piped(),
+    };
     for (name, value) in variables {
         command = command.env(name, value);
     }
-    let terminal = if arguments.json { None } else { RawTerminal::take() };
-    let command = match terminal {
-        Some(_) => in_terminal(command),
-        None => command.piped(),
-    };
-    let ended = drive(&sandbox, command, show, &mut signals, terminal).await;
-    let trail = match &arguments.audit {
-        Some(path) => write_trail(&sandbox, path).await,
+    let ended = drive(&sandbox, command, show, signals, terminal).await;
+    let written = match trail {
+        Some(trail) => write_trail(&sandbox, trail).await,
         None => Ok(()),
     };
     let closed = sandbox.close().await.map_err(|error| (Problem::close(&error), NO_SANDBOX));
-    let (outcome, report, offsets) = ended.map_err(|error| {
+    let ended = ended.map_err(|error| {
         let code = match error {
             CallError::NotStarted { errno, .. } => {
                 let missing = rustix::io::Errno::NOENT.raw_os_error() == errno;
@@ -98,14 +120,13 @@ async fn attempt(
         (Problem::call(&error, &name), code)
     })?;
     closed?;
-    trail?;
-    show.ended(&outcome, &report, offsets).await;
-    Ok(outcome.shell_code())
+    written?;
+    Ok(ended)
 }
 
 fn in_terminal(command: Command) -> Command {
-    let kind = std::env::var("TERM").unwrap_or_else(|_| "xterm-256color".to_owned());
-    command.pty(RawTerminal::size()).env("TERM", kind)
+    let kind = std::env::var_os("TERM").unwrap_or_else(|| "xterm-256color".into());
+    command.pty(RawTerminal::size()).env("TERM", kind.into_vec())
 }
 
 /// Runs the command to its end, with our input, to our output.
@@ -115,211 +136,93 @@ async fn drive(
     show: &mut Show,
     signals: &mut Signals,
     terminal: Option<RawTerminal>,
-) -> Result<(Outcome, ExecReport, Offsets), CallError> {
+) -> Result<Ended, CallError> {
     let mut process = sandbox.start(sandbox.next_call_id(), command).await?;
-    let mut input = process.take_stdin().map(Input::new);
-    let mut asked_before = false;
-    let mut deadline: Option<tokio::time::Instant> = None;
+    // One future for all rounds: dropped halfway, it would lose what it holds.
+    let input = feed(process.take_stdin());
+    tokio::pin!(input);
+    let mut fed = false;
+    let mut ending = Ending::default();
     loop {
-        let feed = async {
-            match &mut input {
-                Some(input) => input.feed().await,
-                None => std::future::pending().await,
-            }
-        };
-        let patience = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
+        let ready = async {
+            show.ready().await;
+            process.next_output().await
         };
         tokio::select! {
-            biased;
-            chunk = process.next_output() => match chunk {
+            chunk = ready => match chunk {
                 Some(chunk) => if !show.output(chunk).await {
                     process.kill().await;
                 },
                 None => break,
             },
-            asked = signals.next() => {
-                if asked == Asked::Resize {
-                    process.resize(RawTerminal::size()).await;
-                } else {
-                    end(&process, asked, asked_before).await;
-                    asked_before = true;
-                    deadline = Some(tokio::time::Instant::now() + GRACE);
-                }
+            asked = signals.next() => match asked {
+                Asked::Resize => process.resize(RawTerminal::size()).await,
+                asked => ending.press(&process, show, Some(asked)).await,
             },
-            () = patience => {
-                process.kill().await;
-                deadline = None;
-            },
-            () = feed => input = None,
+            () = ending.patience() => ending.press(&process, show, None).await,
+            () = &mut input, if !fed => fed = true,
         }
     }
     let offsets = process.offsets();
-    let report = process.wait().await?;
+    if terminal.is_some() {
+        // What it wrote for a raw terminal is to be shown on one.
+        tokio::time::timeout(FAREWELL, show.flush()).await.ok();
+    }
     drop(terminal);
+    let report = process.wait().await?;
     let outcome = sandbox.outcome(&process, &report).await?;
     Ok((outcome, report, offsets))
 }
 
-/// Passes a signal on; the second one leaves no choice.
-async fn end(process: &Process, asked: Asked, asked_before: bool) {
-    if asked_before {
-        process.kill().await;
-    } else {
-        process.signal(asked.number()).await;
-    }
+/// How far we have gone in ending the command.
+#[derive(Default)]
+struct Ending {
+    pressed: u32,
+    next: Option<Instant>,
 }
 
-/// Our stdin on its way to the command's.
-struct Input {
-    pieces: Option<mpsc::Receiver<Bytes>>,
-    writer: StdinWriter,
-}
-
-impl Input {
-    fn new(writer: StdinWriter) -> Self {
-        Self { pieces: None, writer }
+impl Ending {
+    /// Waits until the next step is due.
+    async fn patience(&self) {
+        match self.next {
+            Some(next) => tokio::time::sleep_until(next).await,
+            None => std::future::pending().await,
+        }
     }
 
-    /// Passes input on until there is none, or nobody takes it.
-    async fn feed(&mut self) {
-        let pieces = self.pieces.get_or_insert_with(streams::read_stdin);
-        while let Some(piece) = pieces.recv().await {
-            if self.writer.write(piece).await.is_err() {
-                return;
+    /// One step further: a signal is passed on, the second one leaves no choice,
+    /// and in the end not even those are waited for who should read the output.
+    async fn press(&mut self, process: &Process, show: &mut Show, asked: Option<Asked>) {
+        self.next = match (self.pressed, asked) {
+            (0, Some(asked)) => {
+                process.signal(asked.number()).await;
+                Some(Instant::now() + GRACE)
             }
-        }
-    }
-}
-
-async fn write_trail(sandbox: &Sandbox, path: &Path) -> Result<(), Failed> {
-    let records = sandbox.audit().await.map_err(|error| (Problem::close(&error), NO_SANDBOX))?;
-    std::fs::write(path, lines(&records)).map_err(|error| (Problem::file(path, &error), NO_SANDBOX))
-}
-
-fn lines(records: &[AuditRecord]) -> Vec<u8> {
-    let mut lines = Vec::new();
-    for record in records {
-        // Every record has a JSON form.
-        lines.extend(serde_json::to_vec(record).unwrap_or_default());
-        lines.push(b'\n');
-    }
-    lines
-}
-
-/// Where everything is shown: plain, or as events.
-struct Show {
-    json: bool,
-    stdout: Writer,
-    stderr: Writer,
-    cutters: [Cutter; 2],
-}
-
-impl Show {
-    fn new(json: bool) -> Self {
-        let cutters = [Cutter::default(), Cutter::default()];
-        Self { json, stdout: Writer::stdout(), stderr: Writer::stderr(), cutters }
-    }
-
-    async fn opened(&mut self, sandbox: &Sandbox) {
-        if self.json {
-            let event = Event::opened(sandbox.id(), sandbox.isolation());
-            self.stdout.write(event.line()).await;
-        }
-    }
-
-    /// Shows a piece of output. `false` when nobody reads any more.
-    async fn output(&mut self, chunk: OutputChunk) -> bool {
-        if self.json {
-            return self.output_event(chunk).await;
-        }
-        match chunk {
-            OutputChunk::Stdout(bytes) => self.stdout.write(bytes).await,
-            OutputChunk::Stderr(bytes) => self.stderr.write(bytes).await,
-            OutputChunk::StdoutGap(bytes) => self.stdout.write(dropped(bytes)).await,
-            OutputChunk::StderrGap(bytes) => self.stderr.write(dropped(bytes)).await,
-        }
-    }
-
-    async fn output_event(&mut self, chunk: OutputChunk) -> bool {
-        let [out, err] = &mut self.cutters;
-        let event = match chunk {
-            OutputChunk::Stdout(bytes) => out.push(&bytes).map(Event::Stdout),
-            OutputChunk::Stderr(bytes) => err.push(&bytes).map(Event::Stderr),
-            OutputChunk::StdoutGap(bytes) => Some(Event::StdoutDropped { bytes }),
-            OutputChunk::StderrGap(bytes) => Some(Event::StderrDropped { bytes }),
+            (0 | 1, _) => {
+                process.kill().await;
+                Some(Instant::now() + FAREWELL)
+            }
+            _ => {
+                show.abandon();
+                None
+            }
         };
-        match event {
-            Some(event) => self.stdout.write(event.line()).await,
-            None => true,
-        }
+        self.pressed += 1;
     }
+}
 
-    async fn ended(&mut self, outcome: &Outcome, report: &ExecReport, offsets: Offsets) {
-        let dropped = report.output.1 + report.error.1;
-        if !self.json {
-            if let Some(remark) = remark(outcome) {
-                streams::tell(&remark);
-            }
+/// Passes our input on until there is none, or nobody takes it.
+async fn feed(writer: Option<StdinWriter>) {
+    let Some(mut writer) = writer else { return };
+    let mut pieces = streams::read_stdin();
+    while let Some(piece) = pieces.recv().await {
+        if writer.write(piece).await.is_err() {
             return;
         }
-        self.rest().await;
-        let used = usage(report);
-        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let event = Event::Ended {
-            outcome,
-            duration_us: micros(used.duration),
-            cpu_us: micros(used.cpu),
-            peak_memory: used.peak_memory,
-            stdout_bytes: offsets.stdout,
-            stderr_bytes: offsets.stderr,
-            truncated: dropped > 0,
-            left_running: report.left_running,
-        };
-        self.stdout.write(event.line()).await;
-    }
-
-    async fn failed(&mut self, problem: &Problem) {
-        if self.json {
-            self.rest().await;
-            self.stdout.write(Event::Failed { problem }.line()).await;
-        } else {
-            streams::tell(&problem.to_string());
-        }
-    }
-
-    /// What was held back because it might have been half a character.
-    async fn rest(&mut self) {
-        let [out, err] = &mut self.cutters;
-        let rest = [out.finish().map(Event::Stdout), err.finish().map(Event::Stderr)];
-        for event in rest.into_iter().flatten() {
-            self.stdout.write(event.line()).await;
-        }
-    }
-
-    /// Waits until everything is written. `false` when nobody reads any more.
-    async fn finish(self) -> bool {
-        let stdout = self.stdout.finish().await;
-        self.stderr.finish().await;
-        stdout
     }
 }
 
-fn dropped(bytes: u64) -> Bytes {
-    Bytes::from(format!("\n[cofferdam: {bytes} bytes dropped here]\n"))
-}
-
-/// What a person should know that the exit code does not tell.
-fn remark(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::TimedOut => Some("cofferdam: the command's time was up".to_owned()),
-        Outcome::OutOfMemory => {
-            Some("cofferdam: the sandbox's memory was used up (see --memory)".to_owned())
-        }
-        Outcome::Lost { reason } => Some(format!("cofferdam: the command was lost: {reason}")),
-        Outcome::Exited { .. } | Outcome::Signaled { .. } => None,
-    }
+async fn write_trail(sandbox: &Sandbox, trail: Trail) -> Result<(), Failed> {
+    let records = sandbox.audit().await.map_err(|error| (Problem::close(&error), NO_SANDBOX))?;
+    trail.write(&records).map_err(|problem| (problem, NO_SANDBOX))
 }

@@ -11,8 +11,10 @@ mod exec;
 mod interruption;
 mod problem;
 mod sandbox_options;
+mod show;
 mod streams;
 mod terminal;
+mod trail;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -51,19 +53,30 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     };
     let product = match product() {
         Ok(product) => product,
-        Err(cause) => return problem::Problem::home(cause).tell(2),
+        Err(cause) => return fail(&arguments.verb, &problem::Problem::home(cause), 2),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return problem::Problem::runtime(&error).tell(1),
+        Err(error) => return fail(&arguments.verb, &problem::Problem::runtime(&error), 1),
     };
     let code = runtime.block_on(async {
         match arguments.verb {
-            Verb::Exec(arguments) => exec::run(&product, arguments).await,
+            Verb::Exec(arguments) => exec::run(&product, *arguments).await,
             Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
         }
     });
     // A thread may still wait for input that nobody will type any more.
     runtime.shutdown_background();
     code
+}
+
+/// Tells a failure that came before anything could begin.
+fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
+    match verb {
+        Verb::Exec(arguments) if arguments.json => {
+            streams::print(&events::Event::Failed { problem }.line());
+        }
+        _ => streams::tell(&problem.to_string()),
+    }
+    ExitCode::from(code)
 }

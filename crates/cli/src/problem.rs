@@ -1,7 +1,6 @@
 //! Failures as people see them: a code, what failed, why, and what to do.
 
 use std::fmt::Write as _;
-use std::process::ExitCode;
 
 use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
 use serde::Serialize;
@@ -65,6 +64,9 @@ impl Problem {
             SandboxError::Open(OpenError::Invalid { cause, remedy }) => {
                 Self::new("SBX-004", WHAT, cause, remedy)
             }
+            SandboxError::Open(OpenError::Step { step, source }) => {
+                Self::new("SBX-005", WHAT, format!("{step}: {source}"), "run `cofferdam doctor`")
+            }
             other => Self::new("SBX-005", WHAT, chain(other), "run `cofferdam doctor`"),
         }
     }
@@ -98,12 +100,6 @@ impl Problem {
             chain(error),
             "make room on the disk or mend the permissions; the next start of cofferdam tries again",
         )
-    }
-
-    /// Tells it on stderr; the exit code is the caller's choice.
-    pub(crate) fn tell(&self, code: u8) -> ExitCode {
-        crate::streams::tell(&self.to_string());
-        ExitCode::from(code)
     }
 }
 
@@ -140,7 +136,7 @@ mod tests {
         });
         insta::assert_snapshot!(Problem::open(&error), @r"
         error[SBX-005]: cannot make the sandbox
-          cause: cannot make the sandbox: mount proc: Operation not permitted (os error 1)
+          cause: mount proc: Operation not permitted (os error 1)
           help:  run `cofferdam doctor`
         ");
     }
@@ -151,5 +147,29 @@ mod tests {
         assert!(Problem::call(&missing, "frobnicate").remedy.contains("--read"));
         let forbidden = CallError::NotStarted { errno: 13, what: "/etc/hosts".to_owned() };
         assert!(Problem::call(&forbidden, "/etc/hosts").remedy.contains("executed"));
+    }
+
+    #[test]
+    fn every_code_has_a_page_and_every_page_a_code() {
+        let source = include_str!("problem.rs");
+        let words = source.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        let is_code = |word: &&str| {
+            let (prefix, number) = word.split_once('-').unwrap_or_default();
+            ["CLI", "SBX"].contains(&prefix) && number.parse::<u32>().is_ok()
+        };
+        let mut used: Vec<String> = words.filter(is_code).map(str::to_owned).collect();
+        used.sort();
+        used.dedup();
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors");
+        let mut pages = Vec::new();
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with(&format!("# {name}: ")), "{}", path.display());
+            pages.push(name);
+        }
+        pages.sort();
+        assert_eq!(used, pages);
     }
 }

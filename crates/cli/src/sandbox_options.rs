@@ -1,18 +1,26 @@
 //! The options of every command that makes a sandbox, the same everywhere.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use cofferdam_sandbox::{Audit, Grade, Lifetime, Root, Spec, Workspace};
+use cofferdam_sandbox::{Audit, Changes, Grade, Lifetime, Root, Spec, Workspace};
 use cofferdam_types::{Limits, Network, SandboxId, parse_bytes, parse_cpus, parse_duration};
+
+/// The least memory a sandbox can be made with.
+const LEAST_MEMORY: u64 = 4 << 20;
+
+/// A variable and its value.
+pub(crate) type Variable = (Vec<u8>, Vec<u8>);
 
 /// Options of a sandbox.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxOptions {
     /// Memory of all its processes together, temporary files included
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
     memory: u64,
     /// CPUs it may use
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_cpus)]
@@ -27,7 +35,7 @@ pub(crate) struct SandboxOptions {
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     inodes: u64,
     /// Files one process may have open
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(16..))]
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(32..))]
     open_files: u32,
     /// End a command after this time [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
@@ -39,9 +47,13 @@ pub(crate) struct SandboxOptions {
     /// [default: an empty one, thrown away]
     #[arg(long, value_name = "DIR")]
     workspace: Option<PathBuf>,
+    /// Where changes to --workspace are kept until then: on disk they survive
+    /// whatever dies, in memory --disk limits them for ordinary users too
+    #[arg(long, value_name = "PLACE", default_value = "disk")]
+    changes: ChangesPlace,
     /// A variable for the command; without =VALUE, your own
     #[arg(long, value_name = "NAME[=VALUE]")]
-    env: Vec<String>,
+    env: Vec<OsString>,
     /// A directory of yours that may be read, at the same path
     #[arg(long, value_name = "DIR")]
     read: Vec<PathBuf>,
@@ -54,6 +66,15 @@ pub(crate) struct SandboxOptions {
     /// Refuse to run with less isolation than this
     #[arg(long, value_name = "GRADE", default_value = "contained")]
     require: RequiredGrade,
+}
+
+/// Where changes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ChangesPlace {
+    /// On the host's disk
+    Disk,
+    /// In memory
+    Memory,
 }
 
 /// How strong the isolation must be.
@@ -87,6 +108,10 @@ impl SandboxOptions {
                 Some(directory) => Workspace::Directory(directory.clone()),
                 None => Workspace::Scratch,
             },
+            changes: match self.changes {
+                ChangesPlace::Disk => Changes::OnDisk,
+                ChangesPlace::Memory => Changes::InMemory,
+            },
             root: match &self.image {
                 Some(image) => Root::Image(image.clone()),
                 None => Root::Host { readable: self.read.clone() },
@@ -101,27 +126,46 @@ impl SandboxOptions {
         }
     }
 
-    /// The variables for commands. A name without a value takes it from `own`,
-    /// and is left out where that has none.
+    /// The directory to work in.
+    pub(crate) fn workspace(&self) -> Option<&Path> {
+        self.workspace.as_deref()
+    }
+
+    /// The variables for commands, as bytes: neither names nor values need be
+    /// text. A name without a value takes it from `own`, and is left out where
+    /// that has none.
     pub(crate) fn variables(
         &self,
-        own: impl Fn(&str) -> Option<String>,
-    ) -> Result<Vec<(String, String)>, String> {
+        own: impl Fn(&OsStr) -> Option<OsString>,
+    ) -> Result<Vec<Variable>, String> {
         let mut variables = Vec::new();
         for variable in &self.env {
-            let (name, value) = match variable.split_once('=') {
-                Some((name, value)) => (name, Some(value.to_owned())),
-                None => (variable.as_str(), own(variable)),
+            let bytes = variable.as_bytes();
+            let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+                Some(at) => {
+                    let (name, value) = bytes.split_at(at);
+                    (name, value.get(1..).map(<[u8]>::to_vec))
+                }
+                None => (bytes, own(variable).map(OsStringExt::into_vec)),
             };
-            if name.is_empty() || name.contains('\0') {
+            if name.is_empty() {
                 return Err(format!("--env {variable:?} names no variable"));
             }
             if let Some(value) = value {
-                variables.push((name.to_owned(), value));
+                variables.push((name.to_vec(), value));
             }
         }
         Ok(variables)
     }
+}
+
+/// A size that at least the sandbox's first process can live with.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    if bytes < LEAST_MEMORY {
+        return Err(format!("nothing can run with less than {}M", LEAST_MEMORY >> 20));
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -166,6 +210,7 @@ mod tests {
             (["--network", "maybe"], "use none, open or allow:"),
             (["--timeout", "soon"], "a time such as 60s"),
             (["--pids", "1"], "4.."),
+            (["--memory", "64K"], "less than 4M"),
         ] {
             let error = parse(&words).unwrap_err();
             assert!(error.contains(reason), "{words:?}: {error}");
@@ -175,7 +220,7 @@ mod tests {
     #[test]
     fn a_variable_without_a_value_is_the_callers_own() {
         let options = parse(&["--env", "A=1", "--env", "B", "--env", "C"]).unwrap();
-        let own = |name: &str| (name == "B").then(|| "mine".to_owned());
+        let own = |name: &OsStr| (name == "B").then(|| "mine".into());
         let variables = options.variables(own).unwrap();
         assert_eq!(variables, [("A".into(), "1".into()), ("B".into(), "mine".into())]);
         assert!(parse(&["--env", "=x"]).unwrap().variables(own).is_err());

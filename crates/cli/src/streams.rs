@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 
 use bytes::{Bytes, BytesMut};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// Pieces that wait for a slow reader of ours; then the command waits.
 const WAITING: usize = 4;
@@ -20,6 +20,19 @@ pub(crate) fn tell(line: &str) {
     write_all(rustix::stdio::stderr(), format!("{line}\n").as_bytes()).ok();
 }
 
+/// Writes to stdout where no thread does yet.
+pub(crate) fn print(bytes: &[u8]) {
+    // A reader who has gone needs nothing.
+    write_all(rustix::stdio::stdout(), bytes).ok();
+}
+
+/// Whether our stdin is known to have nothing in it: `/dev/null`.
+pub(crate) fn stdin_is_empty() -> bool {
+    let Ok(stat) = rustix::fs::fstat(rustix::stdio::stdin()) else { return true };
+    let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+    kind == rustix::fs::FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3)
+}
+
 /// Our stdin, piece by piece; it ends with our stdin.
 pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(WAITING);
@@ -28,6 +41,12 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
             let mut buffer = BytesMut::zeroed(PIECE);
             let read = match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..]) {
                 Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => {
+                    match wait_until(rustix::stdio::stdin(), rustix::event::PollFlags::IN) {
+                        Ok(()) => continue,
+                        Err(_) => return,
+                    }
+                }
                 Err(_) | Ok(0) => return,
                 Ok(read) => read,
             };
@@ -43,7 +62,14 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
 /// Something that bytes are written to, in order, by a thread of its own.
 pub(crate) struct Writer {
     target: fn() -> BorrowedFd<'static>,
-    thread: Option<(mpsc::Sender<Bytes>, JoinHandle<io::Result<()>>)>,
+    thread: Option<(mpsc::Sender<Order>, JoinHandle<io::Result<()>>)>,
+}
+
+/// What the thread is to do.
+enum Order {
+    Write(Bytes),
+    /// Say when everything before this is written.
+    Tell(oneshot::Sender<()>),
 }
 
 impl Writer {
@@ -55,20 +81,42 @@ impl Writer {
         Self { target: || rustix::stdio::stderr(), thread: None }
     }
 
+    /// Waits while the reader is slow; the next piece is then taken at once. A
+    /// call of this that is dropped changes nothing.
+    pub(crate) async fn ready(&self) {
+        if let Some((sender, _)) = &self.thread {
+            // A reader who has gone does not hold anybody up.
+            drop(sender.reserve().await);
+        }
+    }
+
     /// Writes bytes, waiting while the reader is slow. `false` when it has gone.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> bool {
         let target = self.target;
         let (sender, _) = self.thread.get_or_insert_with(|| {
-            let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
+            let (sender, mut receiver) = mpsc::channel::<Order>(WAITING);
             let thread = std::thread::spawn(move || {
-                while let Some(bytes) = receiver.blocking_recv() {
-                    write_all(target(), &bytes)?;
+                while let Some(order) = receiver.blocking_recv() {
+                    match order {
+                        Order::Write(bytes) => write_all(target(), &bytes)?,
+                        // Who asked may have lost patience.
+                        Order::Tell(written) => drop(written.send(())),
+                    }
                 }
                 Ok(())
             });
             (sender, thread)
         });
-        sender.send(bytes).await.is_ok()
+        sender.send(Order::Write(bytes)).await.is_ok()
+    }
+
+    /// Waits until everything so far is written, or the reader has gone.
+    pub(crate) async fn flush(&self) {
+        let Some((sender, _)) = &self.thread else { return };
+        let (tell, told) = oneshot::channel();
+        if sender.send(Order::Tell(tell)).await.is_ok() {
+            told.await.ok(); // an error is the reader's having gone
+        }
     }
 
     /// Waits until everything is written. `false` when the reader has gone.
@@ -86,17 +134,18 @@ fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
         match rustix::io::write(target, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => wait_writable(target)?,
+            Err(rustix::io::Errno::AGAIN) => wait_until(target, rustix::event::PollFlags::OUT)?,
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
 }
 
-/// Somebody may have made our stdout non-blocking; then waiting is ours to do.
-fn wait_writable(target: BorrowedFd<'_>) -> io::Result<()> {
-    let flags = rustix::event::PollFlags::OUT;
-    let mut watched = [rustix::event::PollFd::from_borrowed_fd(target, flags)];
-    rustix::event::poll(&mut watched, None)?;
-    Ok(())
+/// Somebody may have made our streams non-blocking; then waiting is ours to do.
+fn wait_until(stream: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> io::Result<()> {
+    let mut watched = [rustix::event::PollFd::from_borrowed_fd(stream, flags)];
+    match rustix::event::poll(&mut watched, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use cofferdam_guest_protocol::CHUNK;
 
+use crate::sys::Mapping;
+
 /// The first block of a queue: most commands say little.
 const FIRST: usize = 16 << 10;
 
@@ -21,12 +23,32 @@ const SPARE: usize = 8;
 /// A queue of bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    blocks: VecDeque<Vec<u8>>,
+    blocks: VecDeque<Block>,
     /// Bytes of the first block that are gone.
     skipped: usize,
     length: usize,
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Block>,
 }
+
+#[derive(Debug)]
+struct Block {
+    memory: Mapping,
+    filled: usize,
+}
+
+impl Block {
+    fn room(&self) -> usize {
+        self.memory.len() - self.filled
+    }
+
+    fn content(&self) -> &[u8] {
+        self.memory.get(..self.filled).unwrap_or_default()
+    }
+}
+
+/// There is no memory for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
 
 impl Blocks {
     pub(crate) fn len(&self) -> usize {
@@ -38,48 +60,47 @@ impl Blocks {
     }
 
     /// Adds bytes by copying them.
-    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<(), NoMemory> {
         while !bytes.is_empty() {
-            let Ok(added) = self.fill(|block| {
-                let room = block.capacity() - block.len();
-                let (now, later) = bytes.split_at(bytes.len().min(room));
-                block.extend_from_slice(now);
+            self.fill(|room| {
+                let count = bytes.len().min(room.len());
+                let (now, later) = bytes.split_at(count);
+                if let Some(room) = room.get_mut(..count) {
+                    room.copy_from_slice(now);
+                }
                 bytes = later;
-                Ok::<_, std::convert::Infallible>(now.len())
-            });
-            if added == 0 {
-                return;
-            }
+                count
+            })?;
         }
+        Ok(())
     }
 
-    /// Adds what `fill` puts into the spare room of a block. It returns how much
-    /// that was, and must not let the block grow.
-    pub(crate) fn fill<E>(
-        &mut self,
-        fill: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>,
-    ) -> Result<usize, E> {
-        let has_room = self.blocks.back().is_some_and(|b| b.capacity() - b.len() >= LEAST);
-        if !has_room {
+    /// Adds what `fill` puts into the room it is given. It returns how much that
+    /// was.
+    pub(crate) fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<(), NoMemory> {
+        if self.blocks.back().is_none_or(|block| block.room() < LEAST) {
             let size = if self.blocks.is_empty() { FIRST } else { CHUNK };
-            let block = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(size));
+            let block = match self.spare.pop() {
+                Some(block) => block,
+                None => Block { memory: Mapping::new(size).map_err(|_| NoMemory)?, filled: 0 },
+            };
             self.blocks.push_back(block);
         }
-        let Some(block) = self.blocks.back_mut() else { return Ok(0) };
-        let before = block.len();
-        let outcome = fill(block);
-        // Count what is there, not what was said.
-        self.length += block.len() - before;
-        outcome
+        let block = self.blocks.back_mut().ok_or(NoMemory)?;
+        let room = block.memory.get_mut(block.filled..).unwrap_or_default();
+        let count = fill(room).min(room.len());
+        block.filled += count;
+        self.length += count;
+        Ok(())
     }
 
     /// The longest run of bytes that begins `at` bytes after the start.
     pub(crate) fn run(&self, at: usize) -> &[u8] {
         let mut position = self.skipped + at;
         for block in &self.blocks {
-            match block.get(position..) {
+            match block.content().get(position..) {
                 Some(run) if !run.is_empty() => return run,
-                _ => position -= block.len().min(position),
+                _ => position -= block.filled.min(position),
             }
         }
         &[]
@@ -91,15 +112,15 @@ impl Blocks {
         self.length -= count;
         self.skipped += count;
         while let Some(first) = self.blocks.front() {
-            if first.len() > self.skipped || (self.skipped == 0 && first.is_empty()) {
+            if first.filled > self.skipped || (self.skipped == 0 && first.filled == 0) {
                 return;
             }
-            self.skipped -= first.len();
+            self.skipped -= first.filled;
             if let Some(mut block) = self.blocks.pop_front()
                 && self.spare.len() < SPARE
-                && block.capacity() >= CHUNK
+                && block.memory.len() >= CHUNK
             {
-                block.clear();
+                block.filled = 0;
                 self.spare.push(block);
             }
         }
@@ -140,7 +161,7 @@ mod tests {
             let mut next = 0u8;
             for (added, removed) in steps {
                 let bytes: Vec<u8> = (0..added).map(|_| { next = next.wrapping_add(41); next }).collect();
-                blocks.append(&bytes);
+                blocks.append(&bytes).unwrap();
                 model.extend_from_slice(&bytes);
                 blocks.release(removed);
                 model.drain(..removed.min(model.len()));
@@ -155,7 +176,7 @@ mod tests {
     fn single_bytes_do_not_cost_a_block_each() {
         let mut blocks = Blocks::default();
         for _ in 0..100_000 {
-            blocks.append(b"x");
+            blocks.append(b"x").unwrap();
         }
         assert!(blocks.blocks.len() < 10, "{}", blocks.blocks.len());
     }

@@ -206,6 +206,11 @@ impl Call {
         if let Some(total) = self.channels.input.announcement() {
             out.push(&Frame::Consumed { call, channel: Channel::Input, total });
         }
+        // Output of a command may be here before the word that it runs.
+        let is_command = matches!(self.work, Work::Command(_));
+        if is_command && self.started.is_none() && self.reply.is_none() {
+            return emitted;
+        }
         self.error_first = !self.error_first;
         let order = if self.error_first {
             [Channel::Error, Channel::Output]

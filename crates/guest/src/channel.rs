@@ -13,7 +13,7 @@ use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, NoMemory};
 use crate::output::OutputBuffer;
 
 /// What a pipe that proves to be busy is enlarged to. Others stay as they are:
@@ -188,7 +188,16 @@ impl OutChannel {
             return Turn::Wait;
         }
         let outcome = if keeps && self.buffer.streams() {
-            self.buffer.fill(|block| rustix::io::read(&source.fd, spare_capacity(block)))
+            let mut outcome = Err(Errno::INTR);
+            let filled = self.buffer.fill(|room| {
+                outcome = rustix::io::read(&source.fd, room);
+                outcome.unwrap_or(0)
+            });
+            if filled.is_err() {
+                // The writer waits until there is memory again.
+                return Turn::More;
+            }
+            outcome
         } else {
             means.scratch.clear();
             means.scratch.reserve_exact(CHUNK);
@@ -274,7 +283,7 @@ pub(crate) struct InChannel {
     open: bool,
 }
 
-/// A host that sends more than the window allows.
+/// A host that sends more than the window allows, or than there is memory for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Overrun;
 
@@ -316,7 +325,7 @@ impl InChannel {
         }
         self.sender_here = true;
         if self.open && !self.ended {
-            self.buffer.append(bytes);
+            self.buffer.append(bytes).map_err(|NoMemory| Overrun)?;
         } else {
             self.taken += bytes.len() as u64;
         }

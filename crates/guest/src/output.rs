@@ -6,11 +6,9 @@
 //! can have them again. A captured channel keeps a head and a tail; the head goes
 //! out as it comes, the tail when it is known to be the tail.
 
-use std::collections::VecDeque;
-
 use cofferdam_guest_protocol::{CHUNK, OutputMode, WINDOW};
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, NoMemory};
 
 /// A captured channel keeps no more than this, whatever limit is asked for.
 const MAX_CAPTURE: u64 = 64 << 20;
@@ -39,7 +37,7 @@ pub(crate) struct OutputBuffer {
 struct Capture {
     head_left: usize,
     tail_limit: usize,
-    tail: VecDeque<u8>,
+    tail: Blocks,
 }
 
 /// What is to be sent next.
@@ -67,7 +65,7 @@ impl OutputBuffer {
             OutputMode::Capture { limit } => {
                 let limit = usize::try_from(limit.min(MAX_CAPTURE)).unwrap_or(0);
                 let head_left = limit / 2;
-                Some(Capture { head_left, tail_limit: limit - head_left, tail: VecDeque::new() })
+                Some(Capture { head_left, tail_limit: limit - head_left, tail: Blocks::default() })
             }
         };
         Self {
@@ -114,34 +112,43 @@ impl OutputBuffer {
         self.base + self.kept.len() as u64
     }
 
-    /// Takes in bytes: those that `fill` puts into the spare room of a block.
-    /// Only for a channel that streams.
-    pub(crate) fn fill<E>(
-        &mut self,
-        fill: impl FnOnce(&mut Vec<u8>) -> Result<usize, E>,
-    ) -> Result<usize, E> {
+    /// Takes in bytes: those that `fill` puts into the room it is given. Only for
+    /// a channel that streams.
+    pub(crate) fn fill(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> Result<(), NoMemory> {
         let before = self.kept.len();
         let outcome = self.kept.fill(fill);
         self.total += (self.kept.len() - before) as u64;
         outcome
     }
 
-    /// Takes in bytes by copying them.
+    /// Takes in bytes by copying them. What there is no memory for counts as
+    /// dropped.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
+        let before = self.held();
         let Some(capture) = &mut self.capture else {
-            self.kept.append(bytes);
+            // Only the first bytes that do not fit are missing, and all after them.
+            self.kept.append(bytes).ok();
+            self.dropped += (before + bytes.len() - self.held()) as u64;
             return;
         };
         let (head, rest) = bytes.split_at(bytes.len().min(capture.head_left));
         capture.head_left -= head.len();
-        self.kept.append(head);
+        let mut taken = self.kept.append(head);
         // Only the last `tail_limit` bytes can be part of the tail.
-        let (skipped, rest) = rest.split_at(rest.len().saturating_sub(capture.tail_limit));
-        let excess = (capture.tail.len() + rest.len()).saturating_sub(capture.tail_limit);
-        capture.tail.drain(..excess);
-        capture.tail.extend(rest);
-        self.dropped += (skipped.len() + excess) as u64;
+        let (_, rest) = rest.split_at(rest.len().saturating_sub(capture.tail_limit));
+        capture.tail.release((capture.tail.len() + rest.len()).saturating_sub(capture.tail_limit));
+        taken = taken.and(capture.tail.append(rest));
+        if taken.is_err() {
+            // A head with a hole would be taken for whole.
+            capture.head_left = 0;
+        }
+        self.dropped += (before + bytes.len() - self.held()) as u64;
+    }
+
+    /// Bytes held now.
+    fn held(&self) -> usize {
+        self.kept.len() + self.capture.as_ref().map_or(0, |capture| capture.tail.len())
     }
 
     /// No more will come.
@@ -150,13 +157,22 @@ impl OutputBuffer {
             return;
         }
         self.finished = true;
-        if self.dropped > 0 {
-            self.gap = Some((self.end(), self.dropped, false));
+        let end_of_head = self.end();
+        if let Some(Capture { mut tail, .. }) = self.capture.take() {
+            loop {
+                let run = tail.run(0);
+                let length = run.len();
+                let before = self.kept.len();
+                let appended = self.kept.append(run);
+                if length == 0 || appended.is_err() {
+                    self.dropped += (tail.len() + before - self.kept.len()) as u64;
+                    break;
+                }
+                tail.release(length);
+            }
         }
-        if let Some(capture) = self.capture.take() {
-            let (first, second) = capture.tail.as_slices();
-            self.kept.append(first);
-            self.kept.append(second);
+        if self.dropped > 0 {
+            self.gap = Some((end_of_head, self.dropped, false));
         }
         self.kept.shrink();
     }

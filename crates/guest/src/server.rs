@@ -1,5 +1,8 @@
 //! The loop: waits for events, gives each call its turn, sends what is due.
 
+mod children;
+mod host;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,36 +11,22 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
-use rustix::process::{Rlimit, WaitOptions, getpid};
+use rustix::process::{Rlimit, getpid};
 
 use crate::call::{Call, Work};
 use crate::calls::Calls;
 use crate::channel::{Means, Turn, Watched};
-use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
+use crate::connection::{Candidate, Connection};
 use crate::{sys, tree};
 
 /// Events taken at a time.
 const EVENTS: usize = 64;
-
-/// Peers taken at a time; only the last of them can become the host.
-const ACCEPTS: usize = 256;
-
-/// Descriptors kept for the next host.
-const RESERVED: usize = 2;
 
 /// A guest that has had nothing to do for this long gives memory back.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// No wait for an event is longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
-
-/// Reads of the connection in one round of the loop.
-const READS: usize = 4;
-
-/// Between two looks for processes that nobody looks after, and how many.
-const SWEEP_PAUSE: Duration = Duration::from_millis(10);
-const MOST_SWEEPS: u32 = 100;
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,176 +209,6 @@ impl Server {
         }
     }
 
-    // Connections.
-
-    fn accept(&mut self) {
-        for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else { return };
-            self.reserved.clear();
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let accepted = rustix::net::accept_with(listener, flags).and_then(|socket| {
-                let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
-                Ok((socket, output))
-            });
-            match accepted {
-                Ok((socket, output)) => self.greet(socket, output),
-                Err(Errno::AGAIN) => break,
-                Err(_) => {}
-            }
-        }
-        self.reserve();
-    }
-
-    /// Keeps descriptors for the next host, if there are any.
-    pub(crate) fn reserve(&mut self) {
-        while self.reserved.len() < RESERVED {
-            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
-            self.reserved.push(fd);
-        }
-    }
-
-    fn greet(&mut self, input: OwnedFd, output: OwnedFd) {
-        // Only one peer at a time may be about to say hello: the latest.
-        self.candidate = None;
-        let Ok(candidate) = Candidate::greet(input, output) else {
-            self.lose_candidate();
-            return;
-        };
-        let flags = EventFlags::IN | EventFlags::ET;
-        let data = Subject::Candidate.plain();
-        if epoll::add(&self.epoll, &candidate.input, data, flags).is_err() {
-            self.lose_candidate();
-            return;
-        }
-        self.candidate = Some(candidate);
-        self.listen_to_candidate();
-    }
-
-    fn lose_candidate(&mut self) {
-        self.candidate = None;
-        self.over |= self.listener.is_none();
-    }
-
-    fn listen_to_candidate(&mut self) {
-        let Some(candidate) = &mut self.candidate else { return };
-        match candidate.listen() {
-            Ok(false) => {}
-            Err(Lost) => self.lose_candidate(),
-            Ok(true) => {
-                let Some(candidate) = self.candidate.take() else { return };
-                self.disconnect();
-                self.over = false;
-                let connection = candidate.accept();
-                if self.watch_connection(&connection).is_ok() {
-                    self.connection = Some(connection);
-                } else {
-                    self.over |= self.listener.is_none();
-                }
-            }
-        }
-    }
-
-    fn watch_connection(&self, connection: &Connection) -> Result<(), Errno> {
-        epoll::delete(&self.epoll, &connection.input)?;
-        let input = Subject::ConnectionInput.plain();
-        let output = Subject::ConnectionOutput.plain();
-        epoll::add(&self.epoll, &connection.input, input, EventFlags::IN | EventFlags::ET)?;
-        epoll::add(&self.epoll, &connection.output, output, EventFlags::OUT | EventFlags::ET)
-    }
-
-    /// Running calls go on without a connection.
-    fn disconnect(&mut self) {
-        let Some(connection) = self.connection.take() else { return };
-        // Forks may still share the description, so closing is not enough.
-        epoll::delete(&self.epoll, &connection.input).ok();
-        epoll::delete(&self.epoll, &connection.output).ok();
-        self.senders.clear();
-        for call in self.calls.iter_mut() {
-            call.in_senders = false;
-            call.detach();
-        }
-        // What waited for the connection need not wait any more.
-        let slots: Vec<usize> = self.calls.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.give_turn(slot);
-        }
-        self.over |= self.listener.is_none();
-    }
-
-    fn receive(&mut self) {
-        for _ in 0..READS {
-            let Some(mut connection) = self.connection.take() else { return };
-            let outcome = connection.receive().and_then(|()| {
-                while let Some(frame) = connection.next_frame()? {
-                    self.handle(frame, &mut connection.outgoing)?;
-                }
-                Ok(())
-            });
-            let again = connection.wants_turn();
-            self.connection = Some(connection);
-            if outcome.is_err() {
-                self.disconnect();
-                return;
-            }
-            if !again {
-                return;
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        if self.flush_some().is_err() {
-            self.disconnect();
-        }
-    }
-
-    fn flush_some(&mut self) -> Result<(), Lost> {
-        loop {
-            self.gather();
-            let Some(connection) = &mut self.connection else { return Ok(()) };
-            let bulk: &[u8] = match connection.outgoing.bulk() {
-                None => &[],
-                // A call that is gone, or bytes that were consumed before they
-                // were sent: the host does not keep to the protocol.
-                Some(bulk) => {
-                    self.calls.get(bulk.slot).and_then(|call| call.bulk_bytes(&bulk)).ok_or(Lost)?
-                }
-            };
-            if connection.write(bulk)? == Written::Enough {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Takes frames from the calls in turn.
-    fn gather(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        while connection.outgoing.gathers() {
-            let Some(slot) = self.senders.pop_front() else { return };
-            let Some(call) = self.calls.get(slot) else { continue };
-            call.in_senders = false;
-            let emitted = call.emit(&mut connection.outgoing);
-            if let Some((channel, offset, length)) = emitted.bulk {
-                let call = call.id;
-                let bulk = Bulk { call, slot, channel, offset, length, written: 0 };
-                connection.outgoing.push_bulk(bulk);
-            }
-            if emitted.again {
-                call.in_senders = true;
-                self.senders.push_back(slot);
-            }
-            if emitted.data
-                && !call.in_turns
-                && (call.channels.output.wants_turn() || call.channels.error.wants_turn())
-            {
-                call.in_turns = true;
-                self.turns.push_back(slot);
-            }
-        }
-    }
-
-    // Calls.
-
     /// Lets a call send what is due.
     pub(crate) fn give_send(&mut self, slot: usize) {
         if let Some(call) = self.calls.get(slot)
@@ -479,55 +298,6 @@ impl Server {
                 }
             }
         }
-    }
-
-    // Children.
-
-    fn reap(&mut self) {
-        let mut pending = [0; 1024];
-        while rustix::io::read(&self.children, &mut pending).is_ok_and(|count| count > 0) {}
-        let mut suspicious = false;
-        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
-        while let Ok(Some((pid, status))) = rustix::process::wait(options) {
-            let slot = self.calls.slot_of_child(pid);
-            if status.stopped() {
-                // Nothing has a reason to stop one of ours.
-                tree::send(pid, if slot.is_some() { libc::SIGCONT } else { libc::SIGKILL });
-                continue;
-            }
-            suspicious |= slot.is_none() || status.signaled();
-            if let Some(slot) = slot {
-                if let Some(call) = self.calls.get(slot) {
-                    call.child_ended(status);
-                }
-                self.give_turn(slot);
-            }
-        }
-        if suspicious {
-            self.sweep = Some((0, Instant::now()));
-            self.sweep_strays();
-        }
-    }
-
-    /// Kills children of the guest that no call knows: a murdered monitor has
-    /// left them.
-    fn sweep_strays(&mut self) {
-        let me = getpid();
-        let known: Vec<_> = self.calls.iter().filter_map(|(_, call)| call.child()).collect();
-        let found = tree::kill(|processes| {
-            let mut strays = Vec::new();
-            for process in processes {
-                let ours = process.parent == me.as_raw_nonzero().get();
-                if ours && !known.contains(&process.pid) {
-                    strays.push(*process);
-                    strays.extend(tree::descendants(processes, process.pid));
-                }
-            }
-            strays
-        });
-        let sweeps = self.sweep.map_or(0, |(sweeps, _)| sweeps) + 1;
-        let again = found > 0 && sweeps < MOST_SWEEPS;
-        self.sweep = again.then(|| (sweeps, Instant::now() + SWEEP_PAUSE));
     }
 }
 

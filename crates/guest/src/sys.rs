@@ -7,8 +7,9 @@
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use bytes::{BufMut, BytesMut};
 use rustix::io::{Errno, Result};
@@ -203,6 +204,57 @@ pub(crate) fn spawn(program: &Program<'_>) -> Result<Pid> {
         return Err(Errno::from_raw_os_error(error));
     }
     Pid::from_raw(pid).ok_or(Errno::IO)
+}
+
+/// Memory of its own, zero at first. A forked child does not get it: a command's
+/// monitor would otherwise hold other calls' output for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+impl Mapping {
+    pub(crate) fn new(length: usize) -> Result<Self> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping at a place of the kernel's choice touches nothing
+        // that exists.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        // SAFETY: it is the mapping just made. Where it fails, children get more
+        // than they need.
+        unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) };
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        Ok(Self { start, length })
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping has this length, is initialised by the kernel, and
+        // lives as long as `self`, who owns it. Children, who do not have it, never
+        // use what their parent owned.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Mapping {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed for as long as the slice.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: nothing borrows a mapping that is dropped.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
 }
 
 /// Gives memory back that an idle process does not need: free heap, and the pages

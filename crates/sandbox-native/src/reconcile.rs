@@ -68,10 +68,10 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
             cgroup::remove_directory(&group, PATIENCE);
         }
     }
-    if let Some(plan) = remains::kept_plan(path) {
-        if let Some(store) = store::reopen(path).map_err(|failure| failed(&failure))? {
-            remains::apply_changes(&plan, store.as_fd()).map_err(|failure| failed(&failure))?;
-        }
+    if let Some(plan) = remains::kept_plan(path)
+        && let Some(store) = store::reopen(path).map_err(|failure| failed(&failure))?
+    {
+        remains::apply_changes(&plan, store.as_fd()).map_err(|failure| failed(&failure))?;
     }
     remains::remove_state(path).map_err(|failure| failed(&failure))?;
     found.removed.push(id);

@@ -14,8 +14,8 @@ mod sandbox;
 mod tunnel;
 
 pub use backend::{
-    Audit, Backend, Capabilities, Changes, Fact, Grade, GuestStream, Isolation, Lifetime, OpenError,
-    Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, WORKSPACE, Workspace,
+    Audit, Backend, Capabilities, Changes, Fact, Grade, GuestStream, Isolation, Lifetime,
+    OpenError, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, WORKSPACE, Workspace,
 };
 pub use client::GuestClient;
 pub use collector::Gap;

@@ -53,3 +53,29 @@ impl LeftOut {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_named() {
+        assert_eq!(of(Errno::NOSPC), FileError::NoSpace);
+        assert_eq!(of(Errno::DQUOT), FileError::NoSpace);
+        assert_eq!(of(Errno::ACCESS), FileError::Denied);
+        assert_eq!(of(Errno::XDEV), FileError::Outside);
+        assert!(matches!(of(Errno::LOOP), FileError::Io { errno: 40, .. }));
+        let full = std::io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error());
+        assert_eq!(of_std(&full), FileError::NoSpace);
+    }
+
+    #[test]
+    fn lists_of_what_was_left_out_are_bounded() {
+        let mut left_out = LeftOut::default();
+        for _ in 0..1_000 {
+            left_out.add(&[b'a'; 100_000], "too long");
+        }
+        let list = left_out.into_list();
+        assert_eq!((list.len(), list[0].0.len()), (MOST_NAMED, LONGEST_NAMED));
+    }
+}

@@ -130,7 +130,6 @@ pub(super) fn file_stat(stat: &Stat) -> FileStat {
     }
 }
 
-#[expect(clippy::useless_conversion, reason = "the fields differ between architectures")]
 fn modified_ns(stat: &Stat) -> i128 {
     i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec)
 }

@@ -87,7 +87,7 @@ fn packing_leaves_out_what_is_no_file_and_says_so() {
     sparse.set_len(1 << 40).unwrap();
     let locked = guest.put("unreadable", "x");
     guest.give_away();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
 
     let outcome = client.file(FileRequest::Pack { path: b".".to_vec(), respect_ignore: true });
     let (_, _, skipped) = archived(outcome.file().unwrap()).unwrap();

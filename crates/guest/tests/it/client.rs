@@ -220,7 +220,7 @@ impl Client {
 
     /// Takes one frame.
     pub(crate) fn pump(&mut self) {
-        let frame = self.next_frame().expect("the guest has closed the connection");
+        let Some(frame) = self.next_frame() else { panic!("the guest has closed the connection") };
         let call = match &frame {
             Frame::Data { call, .. }
             | Frame::End { call, .. }
@@ -279,6 +279,7 @@ impl Client {
                 Ok(0) => return None,
                 Ok(count) => self.decoder.buffer().extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("nothing came: {error}"),
             }
         }

@@ -87,7 +87,7 @@ fn permissions_are_the_users_own() {
         return; // Everything is allowed to this user.
     }
     let secret = guest.put("secret", "x");
-    fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
     assert_eq!(client.file(read("secret")).file(), Err(FileError::Denied));
 }
 

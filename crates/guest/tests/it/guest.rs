@@ -48,7 +48,7 @@ impl Guest {
         let mut command = program("/bin/sh");
         command.args(["-c", &format!("{script}; exec \"$0\" 3<&0 0</dev/null"), &guest_program()]);
         command.stdin(Stdio::from(OwnedFd::from(listener)));
-        command.env("COFFERDAM_WORKSPACE", &workspace);
+        command.env_clear().env("COFFERDAM_WORKSPACE", &workspace);
         as_nobody(&mut command, &workspace);
         let child = command.spawn().unwrap();
         Self { child, directory }

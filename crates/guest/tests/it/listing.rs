@@ -264,7 +264,7 @@ fn unreadable_places_are_named() {
     guest.put("locked/file", "");
     guest.put("open/file", "");
     let locked = guest.workspace().join("locked");
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     let outcome = list(&mut client, ".", 5, 100);
     assert_eq!(names(&outcome), ["locked", "open", "open/file"]);
     let Ok(FileReply::Listed { unreadable, .. }) = outcome.file() else { panic!() };

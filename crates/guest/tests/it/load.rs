@@ -6,12 +6,12 @@ use crate::client::{argv, shell};
 use crate::guest::{Guest, descendants, wait_until};
 
 #[test]
-fn a_hundred_thousand_files_are_searched() {
+fn twenty_thousand_files_are_searched() {
     let guest = Guest::start();
     let mut client = guest.connect();
-    let script = "for d in $(seq 100); do mkdir d$d; cd d$d; \
+    let script = "for d in $(seq 20); do mkdir d$d; cd d$d; \
         seq -f 'file %g of many, with some text' 1000 | split -l 1 -a 3 -; cd ..; done; \
-        echo needle >> d57/xabc";
+        echo needle >> d17/xabc";
     let mut exec = shell(script);
     exec.cwd = guest.workspace().into_os_string().into_encoded_bytes();
     assert_eq!(client.run(exec).end(), &ExecEnd::Exited(0));
@@ -27,14 +27,14 @@ fn a_hundred_thousand_files_are_searched() {
     };
     let began = std::time::Instant::now();
     let outcome = client.file(request);
-    println!("searched 100,000 files in {:?}", began.elapsed());
+    println!("searched 20,000 files in {:?}", began.elapsed());
     let found: Vec<Match> = outcome.records();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].path, b"d57/xabc");
+    assert_eq!(found[0].path, b"d17/xabc");
     let listed = FileReply::Listed { records: 1, more: false, unreadable: vec![] };
     assert_eq!(outcome.file(), Ok(listed));
     let delete = |n| FileRequest::Delete { path: format!("d{n}").into_bytes(), recursive: true };
-    for n in 1..=100 {
+    for n in 1..=20 {
         let deleted = FileReply::Deleted { entries: 1001 };
         assert_eq!(client.file(delete(n)).file(), Ok(deleted));
     }

@@ -143,7 +143,7 @@ fn one_host_can_be_served_over_stdin_and_stdout() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let theirs = OwnedFd::from(theirs);
     let mut command = program(&guest_program());
-    command.arg("--stdio").env("COFFERDAM_WORKSPACE", workspace.path());
+    command.arg("--stdio").env_clear().env("COFFERDAM_WORKSPACE", workspace.path());
     command.stdin(Stdio::from(theirs.try_clone().unwrap())).stdout(Stdio::from(theirs));
     as_nobody(&mut command, workspace.path());
     let mut child = command.spawn().unwrap();

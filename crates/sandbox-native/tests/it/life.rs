@@ -208,7 +208,7 @@ fn an_image_directory_is_the_root() {
 /// Copies a program and the libraries it needs.
 fn copy_program(image: &std::path::Path, name: &str) {
     let program = format!("/usr/bin/{name}");
-    std::fs::copy(&program, image.join(&program[1..])).unwrap();
+    std::fs::copy(&program, image.join(program.trim_start_matches('/'))).unwrap();
     let output = std::process::Command::new("ldd").arg(&program).output().unwrap();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let path = line.split_ascii_whitespace().find(|word| word.starts_with('/'));

@@ -35,7 +35,10 @@ fn inside(directory: &Path) -> Vec<(String, PathBuf)> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "sh"))
         .filter(|path| std::fs::read_to_string(path).unwrap().contains("# where: inside"))
-        .map(|path| (path.file_name().unwrap().to_str().unwrap()[..3].to_owned(), path))
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            (name.split('-').next().unwrap().to_owned(), path)
+        })
         .collect();
     probes.sort();
     probes

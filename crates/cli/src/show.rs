@@ -1,0 +1,159 @@
+//! Where a command's output and end are shown: plain, or as events.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cofferdam_guest_protocol::ExecReport;
+use cofferdam_sandbox::{Offsets, OutputChunk, Sandbox, usage};
+use cofferdam_types::Outcome;
+
+use crate::events::{Cutter, Event};
+use crate::problem::Problem;
+use crate::streams::Writer;
+
+/// Where everything is shown.
+pub(crate) struct Show {
+    json: bool,
+    stdout: Writer,
+    stderr: Writer,
+    cutters: [Cutter; 2],
+    /// Nobody is waited for any more.
+    abandoned: bool,
+}
+
+impl Show {
+    pub(crate) fn new(json: bool) -> Self {
+        let cutters = [Cutter::default(), Cutter::default()];
+        let (stdout, stderr) = (Writer::stdout(), Writer::stderr());
+        Self { json, stdout, stderr, cutters, abandoned: false }
+    }
+
+    pub(crate) async fn opened(&mut self, sandbox: &Sandbox) {
+        if self.json {
+            let event = Event::opened(sandbox.id(), sandbox.isolation());
+            self.stdout.write(event.line()).await;
+        }
+    }
+
+    /// Waits while our readers are slow; a piece of output is then shown at
+    /// once. A call of this that is dropped changes nothing.
+    pub(crate) async fn ready(&self) {
+        if !self.abandoned {
+            self.stdout.ready().await;
+            self.stderr.ready().await;
+        }
+    }
+
+    /// Waits for our readers no more: what they have not taken, they lose.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+
+    /// Shows a piece of output. `false` when nobody reads any more.
+    pub(crate) async fn output(&mut self, chunk: OutputChunk) -> bool {
+        if self.abandoned {
+            return true;
+        }
+        if self.json {
+            return self.output_event(chunk).await;
+        }
+        match chunk {
+            OutputChunk::Stdout(bytes) => self.stdout.write(bytes).await,
+            OutputChunk::Stderr(bytes) => self.stderr.write(bytes).await,
+            OutputChunk::StdoutGap(bytes) => self.stdout.write(dropped(bytes)).await,
+            OutputChunk::StderrGap(bytes) => self.stderr.write(dropped(bytes)).await,
+        }
+    }
+
+    async fn output_event(&mut self, chunk: OutputChunk) -> bool {
+        let [out, err] = &mut self.cutters;
+        // Half a character before a gap is not completed by what follows it.
+        let (rest, event) = match chunk {
+            OutputChunk::Stdout(bytes) => (None, out.push(&bytes).map(Event::Stdout)),
+            OutputChunk::Stderr(bytes) => (None, err.push(&bytes).map(Event::Stderr)),
+            OutputChunk::StdoutGap(bytes) => {
+                (out.finish().map(Event::Stdout), Some(Event::StdoutDropped { bytes }))
+            }
+            OutputChunk::StderrGap(bytes) => {
+                (err.finish().map(Event::Stderr), Some(Event::StderrDropped { bytes }))
+            }
+        };
+        for event in [rest, event].into_iter().flatten() {
+            if !self.stdout.write(event.line()).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Waits until everything so far has reached our readers, if there are any.
+    pub(crate) async fn flush(&self) {
+        self.stdout.flush().await;
+        self.stderr.flush().await;
+    }
+
+    pub(crate) async fn ended(&mut self, outcome: &Outcome, report: &ExecReport, offsets: Offsets) {
+        let dropped = report.output.1 + report.error.1;
+        if !self.json {
+            if let Some(remark) = remark(outcome) {
+                self.stderr.write(Bytes::from(remark + "\n")).await;
+            }
+            return;
+        }
+        self.rest().await;
+        let used = usage(report);
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let event = Event::Ended {
+            outcome,
+            duration_us: micros(used.duration),
+            cpu_us: micros(used.cpu),
+            peak_memory: used.peak_memory,
+            stdout_bytes: offsets.stdout,
+            stderr_bytes: offsets.stderr,
+            truncated: dropped > 0,
+            left_running: report.left_running,
+        };
+        self.stdout.write(event.line()).await;
+    }
+
+    pub(crate) async fn failed(&mut self, problem: &Problem) {
+        if self.json {
+            self.rest().await;
+            self.stdout.write(Event::Failed { problem }.line()).await;
+        } else {
+            self.stderr.write(Bytes::from(format!("{problem}\n"))).await;
+        }
+    }
+
+    /// What was held back because it might have been half a character.
+    async fn rest(&mut self) {
+        let [out, err] = &mut self.cutters;
+        let rest = [out.finish().map(Event::Stdout), err.finish().map(Event::Stderr)];
+        for event in rest.into_iter().flatten() {
+            self.stdout.write(event.line()).await;
+        }
+    }
+
+    /// Waits until everything is written. `false` when nobody reads any more.
+    pub(crate) async fn finish(self) -> bool {
+        let stdout = self.stdout.finish().await;
+        self.stderr.finish().await;
+        stdout
+    }
+}
+
+fn dropped(bytes: u64) -> Bytes {
+    Bytes::from(format!("\n[cofferdam: {bytes} bytes dropped here]\n"))
+}
+
+/// What a person should know that the exit code does not tell.
+fn remark(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::TimedOut => Some("cofferdam: the command's time was up".to_owned()),
+        Outcome::OutOfMemory => {
+            Some("cofferdam: the sandbox's memory was used up (see --memory)".to_owned())
+        }
+        Outcome::Lost { reason } => Some(format!("cofferdam: the command was lost: {reason}")),
+        Outcome::Exited { .. } | Outcome::Signaled { .. } => None,
+    }
+}

@@ -1,0 +1,123 @@
+//! The command's output, byte by byte, however much it is and whoever reads it.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use crate::home::Home;
+use crate::{invocation, processes};
+
+#[test]
+fn stdout_and_stderr_are_kept_apart_and_exact() {
+    apart(&Home::new());
+}
+
+pub(crate) fn apart(home: &Home) {
+    let script =
+        "import os; os.write(1, bytes(range(256))); os.write(2, bytes(reversed(range(256))))";
+    let ran = home.python(&[], script).expect_code(0);
+    let all: Vec<u8> = (0..=255).collect();
+    assert_eq!(ran.stdout, all);
+    assert_eq!(ran.stderr, all.into_iter().rev().collect::<Vec<u8>>());
+}
+
+#[test]
+fn bytes_that_are_no_text_survive() {
+    let home = Home::new();
+    let ran = home.shell(&[], r"printf '\377\376\200a\300\200'").expect_code(0);
+    assert_eq!(ran.stdout, b"\xff\xfe\x80a\xc0\x80");
+}
+
+#[test]
+fn a_line_of_32_mebibytes_comes_whole() {
+    let home = Home::new();
+    let script = "head -c 33554432 /dev/zero | tr '\\0' x; echo end";
+    let ran = home.shell(&[], script).expect_code(0);
+    assert_eq!(ran.stdout.len(), (32 << 20) + 4);
+    assert!(ran.stdout.ends_with(b"xend\n"));
+}
+
+#[test]
+fn a_flood_passes_through_little_memory() {
+    flood(&Home::new());
+}
+
+pub(crate) fn flood(home: &Home) {
+    const FLOOD: u64 = 300 << 20;
+    let script = format!("head -c {FLOOD} /dev/zero; read rest");
+    let mut exec = home.exec(["--", "sh", "-c", &script]);
+    exec.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = exec.command().spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    let mut count = 0;
+    while count < FLOOD {
+        let read = stdout.read(&mut buffer).unwrap();
+        assert!(read > 0, "it ends after {count} bytes");
+        count += read as u64;
+    }
+    let peak = processes::status_bytes(i32::try_from(child.id()).unwrap(), "VmHWM");
+    drop(child.stdin.take());
+    assert_eq!(stdout.read(&mut buffer).unwrap(), 0);
+    assert_eq!(invocation::wait(&mut child), 1);
+    assert_eq!(count, FLOOD);
+    assert!(peak < 64 << 20, "{peak} bytes of memory");
+}
+
+#[test]
+fn a_reader_who_waits_holds_up_the_command_and_not_the_memory() {
+    let home = Home::new();
+    let mut exec = home.exec(["--", "sh", "-c", "yes | head -c 200000000"]);
+    exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = exec.command().spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut first = [0; 2];
+    stdout.read_exact(&mut first).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300)); // it may fill what it can
+    assert!(processes::status_bytes(pid, "VmRSS") < 64 << 20);
+    let rest = std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+    assert_eq!(rest + 2, 200_000_000);
+    assert_eq!(invocation::wait(&mut child), 0);
+}
+
+#[test]
+fn when_the_reader_goes_everything_ends_with_141() {
+    reader_goes(&Home::new());
+}
+
+pub(crate) fn reader_goes(home: &Home) {
+    let mark = home.mark();
+    let script = "trap '' PIPE TERM; while :; do echo y; done 2>/dev/null";
+    for options in [&["--"][..], &["--json", "--"]] {
+        let mut exec = home.exec(options).words(["sh", "-c", script, mark.as_str()]);
+        exec.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = exec.command().spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 10]).unwrap();
+        drop(stdout);
+        assert_eq!(invocation::wait(&mut child), 141, "{options:?}");
+        assert_eq!(processes::with_argument(&mark), Vec::<i32>::new(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_under_our_stdout_does_not_pass_for_success() {
+    let home = Home::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut exec = home.exec(["--", "echo", "lost"]);
+    exec.command().stdin(Stdio::null()).stdout(full).stderr(Stdio::null());
+    let mut child = exec.command().spawn().unwrap();
+    assert_ne!(invocation::wait(&mut child), 0);
+}
+
+#[test]
+fn an_output_limit_keeps_the_beginning_and_the_end_and_says_what_is_missing() {
+    let home = Home::new();
+    let script = "echo first; yes filler | head -c 1000000; echo last; echo problem >&2";
+    let ran = home.shell(&["--output", "10K"], script).expect_code(0);
+    let text = ran.text();
+    assert!(text.starts_with("first\nfiller\n") && text.ends_with("last\n"), "{text}");
+    assert!(text.contains("bytes dropped here]"), "{text}");
+    assert!(ran.stdout.len() < 11 << 10, "{} bytes", ran.stdout.len());
+    assert_eq!(ran.errors(), "problem\n");
+}

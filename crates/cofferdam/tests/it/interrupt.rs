@@ -1,0 +1,121 @@
+//! Signals to us are signals to the command; the second one leaves no choice.
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::home::Home;
+use crate::{invocation, processes};
+
+#[test]
+fn a_signal_is_passed_on_and_its_end_is_the_commands() {
+    passed_on(&Home::new());
+}
+
+pub(crate) fn passed_on(home: &Home) {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let running = home.exec(["--", "sh", "-c", "echo ready; exec sleep 1000"]).spawn();
+        running.until_it_says("ready\n");
+        running.signal(signal);
+        running.wait().expect_code(128 + signal.as_raw());
+    }
+}
+
+#[test]
+fn a_command_may_answer_a_signal_in_its_own_way() {
+    let home = Home::new();
+    let script = "trap 'echo bye; exit 7' TERM INT; echo ready; while :; do sleep 0.02; done";
+    for signal in [Signal::INT, Signal::TERM] {
+        let running = home.exec(["--", "sh", "-c", script]).spawn();
+        running.until_it_says("ready\n");
+        running.signal(signal);
+        assert_eq!(running.wait().expect_code(7).text(), "ready\nbye\n");
+    }
+}
+
+/// A command that hears no polite signal, with a child that does not either.
+const DEAF: &str = "trap '' TERM INT HUP; (while :; do sleep 0.05; done) & echo ready
+                    while :; do sleep 0.05; done";
+
+#[test]
+fn a_deaf_command_is_killed_after_a_while() {
+    deaf(&Home::new());
+}
+
+pub(crate) fn deaf(home: &Home) {
+    let mark = home.mark();
+    let running = home.exec(["--", "sh", "-c", DEAF, &mark]).spawn();
+    running.until_it_says("ready\n");
+    running.signal(Signal::TERM);
+    let ran = running.wait().expect_code(137);
+    assert!(ran.elapsed >= Duration::from_secs(4), "{:?}", ran.elapsed);
+    assert_eq!(processes::with_argument(&mark), Vec::<i32>::new());
+}
+
+#[test]
+fn the_second_signal_kills_at_once() {
+    let home = Home::new();
+    let mark = home.mark();
+    let running = home.exec(["--", "sh", "-c", DEAF, &mark]).spawn();
+    running.until_it_says("ready\n");
+    running.signal(Signal::INT);
+    std::thread::sleep(Duration::from_millis(200)); // two of the same may become one
+    running.signal(Signal::TERM);
+    let ran = running.wait().expect_code(137);
+    assert!(ran.elapsed < Duration::from_secs(5), "{:?}", ran.elapsed);
+    assert_eq!(processes::with_argument(&mark), Vec::<i32>::new());
+}
+
+#[test]
+fn what_was_done_before_a_signal_is_kept() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let words = ["--workspace", workspace.to_str().unwrap(), "--", "sh", "-c"];
+    let running = home.exec(words).words(["echo half > file; echo ready; sleep 1000"]).spawn();
+    running.until_it_says("ready\n");
+    running.signal(Signal::INT);
+    running.wait().expect_code(130);
+    assert_eq!(std::fs::read_to_string(workspace.join("file")).unwrap(), "half\n");
+}
+
+#[test]
+fn a_signal_is_obeyed_although_nobody_reads_our_output() {
+    for options in [&["--"][..], &["--json", "--"]] {
+        let home = Home::new();
+        let mark = home.mark();
+        let mut exec = home.exec(options).words(["sh", "-c", "exec yes \"$0\"", mark.as_str()]);
+        exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = exec.command().spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 10]).unwrap();
+        std::thread::sleep(Duration::from_millis(300)); // every buffer fills up
+        invocation::kill(i32::try_from(child.id()).unwrap(), Signal::TERM);
+        assert_eq!(invocation::wait(&mut child), 143, "{options:?}");
+        drop(stdout);
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_when_we_began_stays_ignored() {
+    // `nohup cofferdam exec …`, or one in the background of a script.
+    let home = Home::new();
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cofferdam")]);
+    shell.args(["exec", "--", "sh", "-c", "echo ready; read word; echo $word"]);
+    shell.env("COFFERDAM_HOME", home.path());
+    shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = shell.spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0; 6]).unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    invocation::kill(pid, Signal::HUP);
+    invocation::kill(pid, Signal::INT);
+    std::thread::sleep(Duration::from_millis(200)); // had they been heard, it would end
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"alive\n").unwrap();
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "alive\n");
+    assert_eq!(invocation::wait(&mut child), 0);
+}

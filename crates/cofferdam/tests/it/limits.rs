@@ -1,0 +1,213 @@
+//! Limits hold, and what reaches them is told.
+
+use std::time::Duration;
+
+use crate::home::Home;
+use crate::json;
+
+#[test]
+fn a_memory_bomb_ends_for_lack_of_memory() {
+    memory(&Home::new());
+}
+
+pub(crate) fn memory(home: &Home) {
+    let script = "
+blocks = []
+while True:
+    blocks.append(bytearray(8 << 20))
+";
+    let ran = home.python(&["--memory", "128M"], script);
+    if home.groups_hold("memory") {
+        ran.expect_error(137, &["memory was used up", "--memory"]);
+    } else {
+        ran.expect_error(1, &["MemoryError"]);
+    }
+}
+
+#[test]
+fn many_processes_share_one_memory_limit() {
+    let home = Home::new();
+    if !home.groups_hold("memory") {
+        return;
+    }
+    let script = "
+import os, time
+for _ in range(8):
+    if os.fork() == 0:
+        block = bytearray(40 << 20)
+        time.sleep(1000)
+        os._exit(0)
+killed = sum(os.wait()[1] == 9 for _ in range(5))
+print(killed)
+";
+    let ran = home.python(&["--memory", "160M"], script);
+    assert!(ran.code == 137 || ran.text() == "5\n", "{}: {}", ran.code, ran.text());
+}
+
+#[test]
+fn temporary_files_count_as_memory() {
+    let home = Home::new();
+    if !home.groups_hold("memory") {
+        return;
+    }
+    let script =
+        "head -c 512M /dev/zero > /tmp/big; echo $?; head -c 512M /dev/zero > /dev/shm/big";
+    let ran = home.shell(&["--memory", "64M", "--timeout", "30s"], script);
+    assert!(ran.code != 0 || !ran.text().starts_with("0\n"), "{}", ran.text());
+    assert_ne!(ran.code, 124);
+}
+
+#[test]
+fn a_command_after_a_bomb_finds_everything_in_order() {
+    let home = Home::new();
+    let bomb = "while True:\n  globals()[str(id(object()))] = bytearray(64 << 20)";
+    for _ in 0..3 {
+        home.python(&["--memory", "128M", "--timeout", "5s"], bomb);
+        home.shell(&["--memory", "128M"], "true").expect_code(0);
+    }
+}
+
+#[test]
+fn processes_stop_at_their_number() {
+    processes(&Home::new());
+}
+
+pub(crate) fn processes(home: &Home) {
+    let script = "
+import os, time
+count = 0
+try:
+    while count < 500:
+        if os.fork() == 0:
+            time.sleep(1000)
+            os._exit(0)
+        count += 1
+except BlockingIOError:
+    print(count)
+";
+    let ran = home.python(&["--pids", "40"], script).expect_code(0);
+    let count: u32 = ran.text().trim().parse().unwrap_or_else(|_| panic!("{}", ran.text()));
+    assert!((20..40).contains(&count), "{count}");
+}
+
+#[test]
+fn a_fork_bomb_burns_out_and_is_gone() {
+    fork_bomb(&Home::new());
+}
+
+pub(crate) fn fork_bomb(home: &Home) {
+    let mark = home.mark();
+    let bomb = "bomb() { bomb | bomb & }; bomb; sleep 1000";
+    let words = ["--pids", "60", "--timeout", "1s", "--", "sh", "-c", bomb, &mark];
+    let ran = home.exec(words).run();
+    assert!(ran.elapsed < Duration::from_secs(30), "{:?}", ran.elapsed);
+    assert_eq!(crate::processes::with_argument(&mark), Vec::<i32>::new());
+    home.shell(&[], "true").expect_code(0);
+}
+
+#[test]
+fn a_scratch_workspace_is_full_at_its_size() {
+    disk(&Home::new());
+}
+
+pub(crate) fn disk(home: &Home) {
+    let script = "for n in 1 2 3 4; do head -c 40M /dev/zero > file-$n || break; done
+                  du -sm . | cut -f1";
+    let ran = home.shell(&["--disk", "64M", "--memory", "1G"], script).expect_code(0);
+    assert!(ran.errors().contains("No space left on device"), "{}", ran.errors());
+    let used: u64 = ran.text().trim().parse().unwrap();
+    assert!((60..=64).contains(&used), "{used} MiB");
+}
+
+#[test]
+fn no_file_in_a_directory_grows_beyond_the_limit() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let words = ["--disk", "8M", "--workspace", workspace.to_str().unwrap()];
+    let ran = home.shell(&words, "head -c 20M /dev/zero > big; echo $?");
+    assert_ne!(ran.text(), "0\n");
+    assert!(workspace.join("big").metadata().unwrap().len() <= 8 << 20);
+}
+
+#[test]
+fn changes_in_memory_stop_at_their_size_and_are_applied() {
+    changes_in_memory(&Home::new());
+}
+
+pub(crate) fn changes_in_memory(home: &Home) {
+    let workspace = home.make_directory("workspace");
+    home.make_file(&workspace.join("old"), "x");
+    let script = "for n in 1 2 3 4; do head -c 10M /dev/zero > file-$n || break; done; rm old";
+    let words =
+        ["--disk", "24M", "--changes", "memory", "--workspace", workspace.to_str().unwrap()];
+    let ran = home.shell(&words, script).expect_code(0);
+    assert!(ran.errors().contains("No space left on device"), "{}", ran.errors());
+    assert_eq!(workspace.join("file-1").metadata().unwrap().len(), 10 << 20);
+    assert!(!workspace.join("old").exists());
+    let sizes =
+        std::fs::read_dir(&workspace).unwrap().map(|f| f.unwrap().metadata().unwrap().len());
+    assert!(sizes.sum::<u64>() <= 24 << 20);
+}
+
+#[test]
+fn files_stop_at_their_number() {
+    let home = Home::new();
+    let script = "
+count = 0
+try:
+    while count < 1000:
+        open(f'file-{count}', 'w').close()
+        count += 1
+except OSError as error:
+    print(error.strerror, count)
+";
+    let ran = home.python(&["--inodes", "100"], script).expect_code(0);
+    let text = ran.text();
+    let count =
+        text.trim().strip_prefix("No space left on device ").unwrap_or_else(|| panic!("{text}"));
+    let count: u64 = count.parse().unwrap();
+    assert!((90..=116).contains(&count), "{count}");
+}
+
+#[test]
+fn one_cpu_is_one_however_many_want_it() {
+    cpus(&Home::new());
+}
+
+pub(crate) fn cpus(home: &Home) {
+    let script =
+        "loop() { while :; do :; done; }; loop & one=$!; loop & sleep 2; kill $one $!; wait";
+    let ran = home.shell(&["--json", "--cpus", "1"], script);
+    let ended = json::last(&ran);
+    let number = |key: &str| ended[key].as_u64().unwrap() as f64;
+    let ratio = number("cpu_us") / number("duration_us");
+    assert!(ratio <= 1.3, "{ratio}: {ended}");
+}
+
+#[test]
+fn open_files_stop_at_their_number() {
+    open_files(&Home::new());
+}
+
+pub(crate) fn open_files(home: &Home) {
+    let script = "
+files = []
+try:
+    while len(files) < 1000:
+        files.append(open('/dev/null'))
+except OSError as error:
+    print(error.strerror, 3 + len(files))
+";
+    let ran = home.python(&["--open-files", "64"], script).expect_code(0);
+    assert_eq!(ran.text(), "Too many open files 64\n");
+}
+
+#[test]
+fn limits_cannot_be_raised_from_inside() {
+    let home = Home::new();
+    let script =
+        "ulimit -n 100000 2>/dev/null && echo raised; ulimit -u 100000 2>/dev/null && echo raised
+                  ls /sys/fs/cgroup 2>/dev/null; cat /proc/self/cgroup | grep -c cofferdam- ; :";
+    let ran = home.shell(&["--open-files", "64", "--pids", "40"], script).expect_code(0);
+    assert_eq!(ran.text(), "0\n");
+}

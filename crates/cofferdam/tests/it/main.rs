@@ -1,0 +1,38 @@
+//! Tests of the program as people and their enemies use it.
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests may panic")]
+#![expect(clippy::disallowed_methods, reason = "the program under test runs on the host")]
+
+mod home;
+mod invocation;
+mod processes;
+mod terminal;
+
+mod bytes;
+mod doctor;
+mod environment;
+mod exec;
+mod interrupt;
+mod json;
+mod killed;
+mod limits;
+mod options;
+mod pty;
+mod stdin;
+mod trail;
+mod user;
+mod workspace;
+mod workspace_hostile;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

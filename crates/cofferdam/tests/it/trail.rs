@@ -1,0 +1,77 @@
+//! `--audit`: what a command did can be read afterwards.
+
+use serde_json::Value;
+
+use crate::home::Home;
+
+fn acts(home: &Home, options: &[&str], script: &str) -> Vec<Value> {
+    let trail = home.beside("trail");
+    let mut words = vec!["--audit", trail.to_str().unwrap()];
+    words.extend(options);
+    home.shell(&words, script).expect_code(0);
+    let text = std::fs::read_to_string(trail).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records
+        .map(|record| {
+            assert!(record["at_us"].as_u64().is_some(), "{record}");
+            record["act"].clone()
+        })
+        .collect()
+}
+
+#[track_caller]
+fn expect(acts: &[Value], kind: &str, key: &str, value: &str) {
+    assert!(acts.iter().any(|act| act[kind][key] == value), "no {kind} {value} in {acts:#?}");
+}
+
+#[test]
+fn programs_files_and_connections_are_listed() {
+    listed(&Home::new());
+}
+
+pub(crate) fn listed(home: &Home) {
+    let workspace = home.make_directory("workspace");
+    home.make_file(&workspace.join("there"), "x");
+    let script =
+        "echo x > made; mv made renamed; rm there; mkdir d; ln -s x link; /usr/bin/env true
+        /usr/bin/python3 -c 'import socket
+try: socket.create_connection((\"192.0.2.7\", 4711), 5)
+except OSError: pass'";
+    let acts = acts(home, &["--workspace", workspace.to_str().unwrap()], script);
+    expect(&acts, "executed", "path", "/usr/bin/env");
+    expect(&acts, "opened_for_writing", "path", "/workspace/made");
+    expect(&acts, "renamed", "from", "/workspace/made");
+    expect(&acts, "renamed", "to", "/workspace/renamed");
+    expect(&acts, "deleted", "path", "/workspace/there");
+    expect(&acts, "created", "path", "/workspace/d");
+    expect(&acts, "created", "path", "/workspace/link");
+    expect(&acts, "connected", "address", "192.0.2.7:4711");
+}
+
+#[test]
+fn hostile_names_do_not_break_the_lines() {
+    let home = Home::new();
+    let script = r#"touch "$(printf 'a\nb\033[2J\377"')""#;
+    let acts = acts(&home, &[], script);
+    let named = |act: &Value| {
+        let path = act["opened_for_writing"]["path"].as_str();
+        path.is_some_and(|path| path.starts_with("/workspace/a\nb\u{1b}[2J"))
+    };
+    assert!(acts.iter().any(named), "{acts:#?}");
+}
+
+#[test]
+fn a_trail_is_written_whatever_became_of_the_command() {
+    let home = Home::new();
+    let trail = home.beside("trail");
+    let trail = trail.to_str().unwrap();
+    for (words, code) in [
+        (&["--timeout", "300ms", "--", "sh", "-c", "/usr/bin/touch x; sleep 1000"][..], 124),
+        (&["--", "sh", "-c", "/usr/bin/touch x; kill -9 $$"], 137),
+    ] {
+        home.exec(["--audit", trail]).words(words).run().expect_code(code);
+        assert!(std::fs::read_to_string(trail).unwrap().contains("/usr/bin/touch"), "{words:?}");
+    }
+    home.exec(["--audit", trail, "--", "frobnicate"]).run().expect_code(127);
+    assert!(!std::fs::read_to_string(trail).unwrap().contains("/usr/bin/touch"));
+}

@@ -1,0 +1,187 @@
+//! Hosts: how they come, what they send, what they are sent, how they go.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+use super::{Server, Subject};
+use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
+
+/// Peers taken at a time; only the last of them can become the host.
+const ACCEPTS: usize = 256;
+
+/// Descriptors kept for the next host.
+const RESERVED: usize = 2;
+
+/// Reads of the connection in one round of the loop.
+const READS: usize = 4;
+
+impl Server {
+    pub(super) fn accept(&mut self) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &self.listener else { return };
+            self.reserved.clear();
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = rustix::net::accept_with(listener, flags).and_then(|socket| {
+                let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
+                Ok((socket, output))
+            });
+            match accepted {
+                Ok((socket, output)) => self.greet(socket, output),
+                Err(Errno::AGAIN) => break,
+                Err(_) => {}
+            }
+        }
+        self.reserve();
+    }
+
+    /// Keeps descriptors for the next host, if there are any.
+    pub(crate) fn reserve(&mut self) {
+        while self.reserved.len() < RESERVED {
+            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
+            self.reserved.push(fd);
+        }
+    }
+
+    pub(super) fn greet(&mut self, input: OwnedFd, output: OwnedFd) {
+        // Only one peer at a time may be about to say hello: the latest.
+        self.candidate = None;
+        let Ok(candidate) = Candidate::greet(input, output) else {
+            self.lose_candidate();
+            return;
+        };
+        let flags = EventFlags::IN | EventFlags::ET;
+        let data = Subject::Candidate.plain();
+        if epoll::add(&self.epoll, &candidate.input, data, flags).is_err() {
+            self.lose_candidate();
+            return;
+        }
+        self.candidate = Some(candidate);
+        self.listen_to_candidate();
+    }
+
+    fn lose_candidate(&mut self) {
+        self.candidate = None;
+        self.over |= self.listener.is_none();
+    }
+
+    pub(super) fn listen_to_candidate(&mut self) {
+        let Some(candidate) = &mut self.candidate else { return };
+        match candidate.listen() {
+            Ok(false) => {}
+            Err(Lost) => self.lose_candidate(),
+            Ok(true) => {
+                let Some(candidate) = self.candidate.take() else { return };
+                self.disconnect();
+                self.over = false;
+                let connection = candidate.accept();
+                if self.watch_connection(&connection).is_ok() {
+                    self.connection = Some(connection);
+                } else {
+                    self.over |= self.listener.is_none();
+                }
+            }
+        }
+    }
+
+    fn watch_connection(&self, connection: &Connection) -> Result<(), Errno> {
+        epoll::delete(&self.epoll, &connection.input)?;
+        let input = Subject::ConnectionInput.plain();
+        let output = Subject::ConnectionOutput.plain();
+        epoll::add(&self.epoll, &connection.input, input, EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&self.epoll, &connection.output, output, EventFlags::OUT | EventFlags::ET)
+    }
+
+    /// Running calls go on without a connection.
+    fn disconnect(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
+        // Forks may still share the description, so closing is not enough.
+        epoll::delete(&self.epoll, &connection.input).ok();
+        epoll::delete(&self.epoll, &connection.output).ok();
+        self.senders.clear();
+        for call in self.calls.iter_mut() {
+            call.in_senders = false;
+            call.detach();
+        }
+        // What waited for the connection need not wait any more.
+        let slots: Vec<usize> = self.calls.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.give_turn(slot);
+        }
+        self.over |= self.listener.is_none();
+    }
+
+    pub(super) fn receive(&mut self) {
+        for _ in 0..READS {
+            let Some(mut connection) = self.connection.take() else { return };
+            let outcome = connection.receive().and_then(|()| {
+                while let Some(frame) = connection.next_frame()? {
+                    self.handle(frame, &mut connection.outgoing)?;
+                }
+                Ok(())
+            });
+            let again = connection.wants_turn();
+            self.connection = Some(connection);
+            if outcome.is_err() {
+                self.disconnect();
+                return;
+            }
+            if !again {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        if self.flush_some().is_err() {
+            self.disconnect();
+        }
+    }
+
+    fn flush_some(&mut self) -> Result<(), Lost> {
+        loop {
+            self.gather();
+            let Some(connection) = &mut self.connection else { return Ok(()) };
+            let bulk: &[u8] = match connection.outgoing.bulk() {
+                None => &[],
+                // A call that is gone, or bytes that were consumed before they
+                // were sent: the host does not keep to the protocol.
+                Some(bulk) => {
+                    self.calls.get(bulk.slot).and_then(|call| call.bulk_bytes(&bulk)).ok_or(Lost)?
+                }
+            };
+            if connection.write(bulk)? == Written::Enough {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes frames from the calls in turn.
+    fn gather(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        while connection.outgoing.gathers() {
+            let Some(slot) = self.senders.pop_front() else { return };
+            let Some(call) = self.calls.get(slot) else { continue };
+            call.in_senders = false;
+            let emitted = call.emit(&mut connection.outgoing);
+            if let Some((channel, offset, length)) = emitted.bulk {
+                let call = call.id;
+                let bulk = Bulk { call, slot, channel, offset, length, written: 0 };
+                connection.outgoing.push_bulk(bulk);
+            }
+            if emitted.again {
+                call.in_senders = true;
+                self.senders.push_back(slot);
+            }
+            if emitted.data
+                && !call.in_turns
+                && (call.channels.output.wants_turn() || call.channels.error.wants_turn())
+            {
+                call.in_turns = true;
+                self.turns.push_back(slot);
+            }
+        }
+    }
+}
