@@ -5,6 +5,7 @@
 //! runs: the supervisor says when the user ids are mapped, the first process
 //! hands out what only it could make, or says which step failed.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,6 +77,8 @@ pub struct Ingredients<'a> {
     pub listener: OwnedFd,
     /// For a fork, what it begins from.
     pub lent: Option<Lent>,
+    /// This program, to be executed again as the guest.
+    pub own_program: OwnedFd,
     /// Where changes are kept on disk.
     pub store: &'a Option<OnDisk>,
 }
@@ -344,13 +347,29 @@ fn finish(ingredients: Ingredients<'_>, vault: Vault, progress: &OwnedFd) -> Res
     }
     sys::place_descriptor(ingredients.listener.as_fd(), GUEST_SOCKET)
         .step("hand over the guest's socket")?;
+    if ingredients.identity != Identity::OwnRange {
+        // The supervisor reads what the guest's children execute. Of a process
+        // that cannot be dumped, an ordinary user may only read what became
+        // another program inside the user namespace; root may in any case.
+        sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
+        return Err(sys::execute(ingredients.own_program.as_fd(), GUEST_NAME))
+            .step("start the guest");
+    }
     // Their descriptors are closed all at once, and must not be closed again.
     std::mem::forget((ingredients, vault, proxy, null));
     sys::close_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
     // The guest is entered rather than executed: an executed one would spend half
     // a millisecond on what its C library does before it begins.
-    let code = cofferdam_guest::run(cofferdam_guest::Serve::Listener);
-    std::process::exit(i32::from(code != ExitCode::SUCCESS));
+    std::process::exit(i32::from(run_guest() != ExitCode::SUCCESS));
+}
+
+/// The name by which this program is told to be the guest.
+pub const GUEST_NAME: &CStr = c"cofferdam-guest";
+
+/// Is the guest, until there is nothing to serve.
+#[must_use]
+pub fn run_guest() -> ExitCode {
+    cofferdam_guest::run(cofferdam_guest::Serve::Listener)
 }
 
 /// Where the guest expects its socket.

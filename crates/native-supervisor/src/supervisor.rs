@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
     socket_with,
@@ -134,8 +135,18 @@ impl Supervisor {
             Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
             None => None,
         };
-        let starting =
-            start::start(Ingredients { plan, identity, groups, listener, lent, store: &store })?;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let own_program =
+            rustix::fs::open("/proc/self/exe", flags, Mode::empty()).step("open this program")?;
+        let starting = start::start(Ingredients {
+            plan,
+            identity,
+            groups,
+            listener,
+            lent,
+            own_program,
+            store: &store,
+        })?;
         let mut parts = Parts::default();
         if let Err(failure) = follow(&starting, plan, host, &mut parts) {
             ignore(pidfd_send_signal(&starting.child, Signal::KILL));

@@ -217,6 +217,25 @@ pub fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usiz
     Ok(done)
 }
 
+/// Becomes a program given by descriptor, with this one word and no environment.
+/// Returns only on failure.
+pub fn execute(program: BorrowedFd<'_>, word: &std::ffi::CStr) -> io::Error {
+    let words = [word.as_ptr(), ptr::null()];
+    let environment: [*const libc::c_char; 1] = [ptr::null()];
+    // SAFETY: both lists are of live C strings and end with a null pointer.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            words.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}
+
 /// Brings the loopback interface of this network namespace up.
 ///
 /// # Errors
@@ -388,6 +407,17 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result
     // SAFETY: the process has one thread and the caller says that nobody owns
     // the number any more.
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(|_| ())
+}
+
+/// Marks every descriptor from `first` on to be closed by the next program.
+///
+/// # Errors
+/// Those of `close_range`.
+pub fn close_on_execute_from(first: RawFd) -> io::Result<()> {
+    let mark = libc::CLOSE_RANGE_CLOEXEC as i32;
+    // SAFETY: descriptors are only marked, none is closed.
+    check(libc::c_long::from(unsafe { libc::close_range(first as u32, u32::MAX, mark) }))
+        .map(|_| ())
 }
 
 /// Closes every descriptor from `first` on. Whoever owned one must not use or

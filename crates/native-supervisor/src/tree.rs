@@ -156,6 +156,7 @@ fn lay_over_at(
                 lay_over_at(from.as_fd(), to.as_fd(), owner, depth + 1)?;
                 rustix::fs::fchmod(&to, plain_mode(&stat)).step(format!("set mode of {shown}"))?;
                 own(&to, owner).step(format!("set owner of {shown}"))?;
+                keep_times(&to, &stat).step(format!("set times of {shown}"))?;
             }
             FileType::RegularFile => {
                 move_file(layer, directory, &name, &stat, owner).step(format!("write {shown}"))?;
@@ -165,21 +166,13 @@ fn lay_over_at(
                     .step(format!("read the link {shown}"))?;
                 remove(directory, &name).step(format!("replace {shown}"))?;
                 rustix::fs::symlinkat(&target, directory, &name).step(format!("link {shown}"))?;
-                if let Some((uid, gid)) = owner {
-                    rustix::fs::chownat(
-                        directory,
-                        &name,
-                        Some(uid),
-                        Some(gid),
-                        AtFlags::SYMLINK_NOFOLLOW,
-                    )
-                    .step(format!("set owner of {shown}"))?;
-                }
+                own_name(directory, &name, owner).step(format!("set owner of {shown}"))?;
             }
             FileType::Fifo => {
                 remove(directory, &name).step(format!("replace {shown}"))?;
                 rustix::fs::mknodat(directory, &name, FileType::Fifo, plain_mode(&stat), 0)
                     .step(format!("make the pipe {shown}"))?;
+                own_name(directory, &name, owner).step(format!("set owner of {shown}"))?;
             }
             // A socket without its listener is nothing, and no device passes.
             _ => {}
@@ -206,6 +199,29 @@ fn own(file: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
         Some((uid, gid)) => rustix::fs::fchown(file, Some(uid), Some(gid)),
         None => Ok(()),
     }
+}
+
+/// The owner of what is not opened: a link, a pipe.
+fn own_name(parent: BorrowedFd<'_>, name: &CStr, owner: Owner) -> rustix::io::Result<()> {
+    match owner {
+        Some((uid, gid)) => {
+            let flags = AtFlags::SYMLINK_NOFOLLOW;
+            rustix::fs::chownat(parent, name, Some(uid), Some(gid), flags)
+        }
+        None => Ok(()),
+    }
+}
+
+fn keep_times(file: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
+    let time = |seconds: i64, nanoseconds: u64| rustix::time::Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
+    };
+    let times = rustix::fs::Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    };
+    rustix::fs::futimens(file, &times)
 }
 
 fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
@@ -276,6 +292,7 @@ fn copy_file(
     let copied = copy_content(from, &to, stat)
         .and_then(|()| own(&to, owner))
         .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
+        .and_then(|()| keep_times(&to, stat))
         .and_then(|()| rustix::fs::renameat(directory, temporary, directory, name));
     if copied.is_err() {
         remove(directory, temporary)?;
