@@ -43,7 +43,10 @@ pub fn apply_changes(plan: &Plan, store: BorrowedFd<'_>) -> Result<(), Failure> 
         rustix::fs::open(path, flags, Mode::empty()).step(format!("open {}", path.display()))?;
     let stat = rustix::fs::fstat(&directory).step(format!("look at {}", path.display()))?;
     for number in 0u32.. {
-        let layer = match rustix::fs::openat(store, format!("{number}/u"), flags, Mode::empty()) {
+        // The workspace's own directory may have been closed to its owner.
+        let layer = rustix::fs::openat(store, number.to_string(), flags, Mode::empty())
+            .and_then(|parent| tree::enter(parent.as_fd(), c"u"));
+        let layer = match layer {
             Ok(layer) => layer,
             Err(rustix::io::Errno::NOENT) => break,
             Err(error) => return Err(error).step("open the changes"),

@@ -132,10 +132,11 @@ pub fn build(
     }
     rustix::fs::symlink("/tmp", "var/tmp").step("link var/tmp")?;
     rustix::fs::symlink("/run", "var/run").step("link var/run")?;
+    // First what would otherwise cover a directory that is to be read.
+    mount_temporary(plan, identity)?;
     root::put(sources)?;
     root::introduce(&plan.root, plan.network)?;
     put_devices(devices)?;
-    mount_temporary(plan, identity)?;
     mount_kernel_views()?;
 
     let store_name = "s0".to_owned();

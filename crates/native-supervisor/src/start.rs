@@ -248,7 +248,6 @@ fn become_guest(
     progress: &OwnedFd,
 ) -> Result<(), Failure> {
     rustix::process::setsid().step("begin a session")?;
-    rustix::process::umask(Mode::from_raw_mode(0o022));
     if ingredients.lent.is_none() {
         let Some((go, beside)) = wire::receive::<Go>(progress)? else {
             return Err(Failure::new("the supervisor is gone"));

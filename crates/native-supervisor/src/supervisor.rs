@@ -92,6 +92,8 @@ impl Supervisor {
         // The host's directories, processes and groups are all reached by name.
         rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
         ignore(rustix::thread::set_name(c"cofferdam-super"));
+        // What is made for the sandbox must not depend on the caller's habits.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         allow_many_files();
         let mut descriptors = descriptors.into_iter();
         let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::failure::{Failure, Step};
@@ -27,6 +27,20 @@ pub fn enter(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd>
         }
         other => other,
     }
+}
+
+/// The same, to move things out of it or into it.
+fn enter_to_change(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let directory = enter(parent, name)?;
+    let stat = rustix::fs::fstat(&directory)?;
+    if stat.st_mode & 0o700 != 0o700 {
+        match rustix::fs::fchmod(&directory, Mode::RWXU) {
+            // Somebody else's: whether it can be changed will show.
+            Ok(()) | Err(Errno::PERM) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(directory)
 }
 
 /// The names in a directory, without itself and its parent.
@@ -62,7 +76,7 @@ pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     // program's stack, and than the number of files it may have open. When
     // there are too many open, the deepest part is moved up and removed first.
     let mut lifted = 0u32;
-    let mut open: Vec<(OwnedFd, CString)> = vec![(enter(parent, name)?, name.to_owned())];
+    let mut open: Vec<(OwnedFd, CString)> = vec![(enter_to_change(parent, name)?, name.to_owned())];
     while let Some((directory, _)) = open.last() {
         let mut below = None;
         for name in names(directory.as_fd())? {
@@ -72,11 +86,11 @@ pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
                     match rustix::fs::unlinkat(directory, &name, AtFlags::REMOVEDIR) {
                         Ok(()) | Err(Errno::NOENT) => {}
                         Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                            below = Some((enter(directory.as_fd(), &name)?, name));
+                            below = Some((enter_to_change(directory.as_fd(), &name)?, name));
                             break;
                         }
                         Err(Errno::ACCESS) => {
-                            below = Some((enter(directory.as_fd(), &name)?, name));
+                            below = Some((enter_to_change(directory.as_fd(), &name)?, name));
                             break;
                         }
                         Err(error) => return Err(error),
@@ -147,7 +161,7 @@ fn lay_over_at(
                 remove(directory, &name).step(format!("remove {shown}"))?;
             }
             FileType::Directory => {
-                let from = enter(layer, &name).step(format!("enter {shown}"))?;
+                let from = enter_to_change(layer, &name).step(format!("enter {shown}"))?;
                 if is_opaque(&from) {
                     remove(directory, &name).step(format!("replace {shown}"))?;
                 }
@@ -156,7 +170,7 @@ fn lay_over_at(
                 lay_over_at(from.as_fd(), to.as_fd(), owner, depth + 1)?;
                 rustix::fs::fchmod(&to, plain_mode(&stat)).step(format!("set mode of {shown}"))?;
                 own(&to, owner).step(format!("set owner of {shown}"))?;
-                keep_times(&to, &stat).step(format!("set times of {shown}"))?;
+                rustix::fs::futimens(&to, &times(&stat)).step(format!("set times of {shown}"))?;
             }
             FileType::RegularFile => {
                 move_file(layer, directory, &name, &stat, owner).step(format!("write {shown}"))?;
@@ -194,6 +208,17 @@ fn plain_mode(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o777)
 }
 
+fn times(stat: &Stat) -> Timestamps {
+    let time = |seconds: i64, nanoseconds: u64| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
+    };
+    Timestamps {
+        last_access: time(stat.st_atime, stat.st_atime_nsec),
+        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
+    }
+}
+
 fn own(file: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
     match owner {
         Some((uid, gid)) => rustix::fs::fchown(file, Some(uid), Some(gid)),
@@ -201,27 +226,10 @@ fn own(file: impl AsFd, owner: Owner) -> rustix::io::Result<()> {
     }
 }
 
-/// The owner of what is not opened: a link, a pipe.
+/// The same for what is not opened: a link, a pipe.
 fn own_name(parent: BorrowedFd<'_>, name: &CStr, owner: Owner) -> rustix::io::Result<()> {
-    match owner {
-        Some((uid, gid)) => {
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::chownat(parent, name, Some(uid), Some(gid), flags)
-        }
-        None => Ok(()),
-    }
-}
-
-fn keep_times(file: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
-    let time = |seconds: i64, nanoseconds: u64| rustix::time::Timespec {
-        tv_sec: seconds,
-        tv_nsec: i64::try_from(nanoseconds).unwrap_or(0),
-    };
-    let times = rustix::fs::Timestamps {
-        last_access: time(stat.st_atime, stat.st_atime_nsec),
-        last_modification: time(stat.st_mtime, stat.st_mtime_nsec),
-    };
-    rustix::fs::futimens(file, &times)
+    let Some((uid, gid)) = owner else { return Ok(()) };
+    rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
 }
 
 fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
@@ -236,7 +244,7 @@ fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Own
         }
         Err(error) => return Err(error),
     }
-    enter(parent, name)
+    enter_to_change(parent, name)
 }
 
 fn move_file(
@@ -285,19 +293,33 @@ fn copy_file(
     stat: &Stat,
     owner: Owner,
 ) -> rustix::io::Result<()> {
-    let temporary = c".cofferdam-incoming";
-    remove(directory, temporary)?;
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let to = rustix::fs::openat(directory, temporary, flags, Mode::RUSR | Mode::WUSR)?;
+    let (temporary, to) = make_temporary(directory)?;
     let copied = copy_content(from, &to, stat)
         .and_then(|()| own(&to, owner))
         .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
-        .and_then(|()| keep_times(&to, stat))
-        .and_then(|()| rustix::fs::renameat(directory, temporary, directory, name));
+        .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
+        .and_then(|()| rustix::fs::renameat(directory, &temporary, directory, name));
     if copied.is_err() {
-        remove(directory, temporary)?;
+        remove(directory, &temporary)?;
     }
     copied
+}
+
+/// A new file under a name that nobody else has: what is there stays, and so
+/// does what the layer brings under whatever name.
+fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, OwnedFd)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..100 {
+        let mut random = [0; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+        let name = format!(".cofferdam-incoming-{:016x}", u64::from_ne_bytes(random));
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        match rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => {}
+            other => return other.map(|file| (name, file)),
+        }
+    }
+    Err(Errno::EXIST)
 }
 
 /// Copies the parts of a file that hold data; holes stay holes.

@@ -27,6 +27,7 @@ const NASCENT: Duration = Duration::from_secs(60);
 /// Finds the dead among the sandboxes of `home` and removes them.
 pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
     let mut found = Reconciled::default();
+    let mut failure = None;
     let entries = match fs::read_dir(home) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
         other => other.map_err(|source| RoomError::Step {
@@ -38,15 +39,20 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
         let path = entry.path();
         let name = entry.file_name().to_string_lossy().into_owned();
         if let Ok(id) = name.parse::<SandboxId>() {
-            visit(&path, id, &mut found)?;
+            // One that cannot be removed does not keep the others.
+            failure = visit(&path, id, &mut found).err().or(failure);
         } else if is_nascent(&name) && older_than(&path, NASCENT) {
             // Its maker died before it had a name.
             if let Ok(Some(_lock)) = remains::take_lock(&path) {
-                remains::remove_state(&path).map_err(|failure| failed(&failure))?;
+                let removed = remains::remove_state(&path);
+                failure = removed.map_err(|failure| failed(&failure)).err().or(failure);
             }
         }
     }
-    Ok(found)
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(found),
+    }
 }
 
 fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomError> {
