@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::failure::{Failure, Step};
 use crate::identity::RANGE_START;
@@ -39,8 +39,14 @@ pub const CONTROL: &str = "control.sock";
 pub fn apply_changes(plan: &Plan, store: BorrowedFd<'_>) -> Result<(), Failure> {
     let WorkspacePlan::Directory(path, _) = &plan.workspace else { return Ok(()) };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory =
-        rustix::fs::open(path, flags, Mode::empty()).step(format!("open {}", path.display()))?;
+    // The path was without links when the sandbox was made. If one is there now,
+    // somebody wants the changes elsewhere.
+    let resolve = ResolveFlags::NO_SYMLINKS;
+    let directory = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).step(format!(
+        "open {} again (the changes are kept in {} until it is back)",
+        path.display(),
+        plan.state.display()
+    ))?;
     let stat = rustix::fs::fstat(&directory).step(format!("look at {}", path.display()))?;
     for number in 0u32.. {
         // The workspace's own directory may have been closed to its owner.
