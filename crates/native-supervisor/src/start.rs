@@ -357,6 +357,7 @@ fn finish(ingredients: Ingredients<'_>, vault: Vault, progress: &OwnedFd) -> Res
     // Their descriptors are closed all at once, and must not be closed again.
     std::mem::forget((ingredients, vault, proxy, null));
     sys::close_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
+    sys::give_back_code();
     // The guest is entered rather than executed: an executed one would spend half
     // a millisecond on what its C library does before it begins.
     std::process::exit(i32::from(run_guest() != ExitCode::SUCCESS));

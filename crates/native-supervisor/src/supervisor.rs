@@ -32,8 +32,9 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// How long the first process may take to become the guest.
 const START: Duration = Duration::from_secs(30);
 
-/// How often records are written down when nobody asks.
-const FLUSH: Duration = Duration::from_secs(1);
+/// After this time records are written down and memory is given back, though
+/// nobody asks for it.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// At most this many hosts are attached at once.
 const MAX_HOSTS: usize = 8;
@@ -46,8 +47,11 @@ pub fn main() -> ExitCode {
         Ok(host) => host,
         Err(_) => return ExitCode::FAILURE,
     };
+    // A supervisor may be started before there is a plan for it; what does not
+    // depend on one is found out meanwhile.
+    let places = Places::find();
     let outcome = match wire::receive::<Plan>(&host) {
-        Ok(Some((plan, descriptors))) => Supervisor::begin(plan, descriptors, &host),
+        Ok(Some((plan, descriptors))) => Supervisor::begin(plan, descriptors, &places, &host),
         Ok(None) => return ExitCode::FAILURE,
         Err(failure) => Err(failure),
     };
@@ -87,7 +91,12 @@ struct Parts {
 }
 
 impl Supervisor {
-    fn begin(plan: Plan, descriptors: Vec<OwnedFd>, host: &OwnedFd) -> Result<Self, Failure> {
+    fn begin(
+        plan: Plan,
+        descriptors: Vec<OwnedFd>,
+        places: &Places,
+        host: &OwnedFd,
+    ) -> Result<Self, Failure> {
         rustix::process::setsid().step("begin a session")?;
         // The host's directories, processes and groups are all reached by name.
         rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
@@ -97,7 +106,7 @@ impl Supervisor {
         allow_many_files();
         let mut descriptors = descriptors.into_iter();
         let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
-        let groups = Groups::make(&Places::find(), &plan.id, &plan.limits);
+        let groups = Groups::make(places, &plan.id, &plan.limits);
         let begun = Self::build(&plan, descriptors, &groups, lock, host);
         match begun {
             Ok((supervisor, ready)) => {
@@ -192,10 +201,9 @@ impl Supervisor {
 
     /// Serves hosts and the audit trail until the sandbox is to end.
     fn watch(mut self, host: OwnedFd) -> ExitCode {
-        sys::give_back_code();
         let mut hosts = vec![host];
         let mut alone_since: Option<Instant> = None;
-        let mut flush_at: Option<Instant> = None;
+        let mut quiet_at = Some(Instant::now() + QUIET);
         loop {
             let now = Instant::now();
             let linger = Duration::from_millis(self.plan.linger_ms.unwrap_or(0));
@@ -203,19 +211,19 @@ impl Supervisor {
             if lonely_until.is_some_and(|until| now >= until) {
                 break;
             }
-            if flush_at.is_some_and(|at| now >= at) {
+            if quiet_at.is_some_and(|at| now >= at) {
                 self.auditor.iter_mut().for_each(Auditor::flush);
-                flush_at = None;
-                sys::give_back_code(); // it is quiet now, and may stay so
+                quiet_at = None;
+                sys::give_back_code();
             }
-            let wake = [lonely_until, flush_at].into_iter().flatten().min();
+            let wake = [lonely_until, quiet_at].into_iter().flatten().min();
             let Ready { ended, reported, knocked, spoke } = self.poll(&hosts, wake);
             if ended {
                 break;
             }
             if reported {
                 self.auditor.iter_mut().for_each(Auditor::attend);
-                flush_at = flush_at.or(Some(Instant::now() + FLUSH));
+                quiet_at = quiet_at.or(Some(Instant::now() + QUIET));
             }
             if knocked && let Some(host) = self.admit(hosts.len()) {
                 hosts.push(host);
@@ -226,6 +234,7 @@ impl Supervisor {
             match wire::receive::<Order>(host) {
                 Ok(Some((Order::Close, _))) => break,
                 Ok(Some((order, _))) => {
+                    quiet_at = quiet_at.or(Some(Instant::now() + QUIET));
                     if self.obey(order, index, &hosts).is_err() {
                         drop(hosts.remove(index));
                     }

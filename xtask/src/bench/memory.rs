@@ -2,6 +2,7 @@
 //! for them, and that of the process which holds them.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
@@ -14,6 +15,9 @@ const KERNEL: [&str; 3] = ["Slab", "PageTables", "KernelStack"];
 
 /// What it has once a CPU, mostly for control groups and networks.
 const EACH_CPU: [&str; 1] = ["Percpu"];
+
+/// How long sandboxes have had nothing to do when they are measured.
+const IDLE: Duration = Duration::from_secs(3);
 
 /// Memory at one moment, in bytes.
 struct Moment {
@@ -97,7 +101,10 @@ pub(super) fn measure(setting: &Setting) -> anyhow::Result<Table> {
             delta(share.each_cpu),
         ]);
     }
-    table.note("supervisor, guest, holder (the process that made them): PSS by smaps_rollup");
+    table.note(
+        "supervisor, guest, holder (the process that made them): PSS by smaps_rollup, after three \
+         seconds of idleness",
+    );
     table.note(
         "kernel: growth of Slab, PageTables and KernelStack; per CPU: of Percpu, all CPUs together. \
          Other programs of the machine disturb both",
@@ -109,6 +116,7 @@ fn alive(setting: &Setting, count: usize) -> anyhow::Result<Share> {
     let library = &setting.library;
     let before = Moment::now()?;
     let sandboxes = library.open_many(count)?;
+    std::thread::sleep(IDLE);
     let share = before.share(count);
     library.close_all(sandboxes)?;
     share
