@@ -248,7 +248,9 @@ fn address_of(bytes: &[u8]) -> Option<String> {
     }
 }
 
-fn now_us() -> u64 {
+/// Microseconds since 1970.
+#[must_use]
+pub fn now_us() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000
         + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000

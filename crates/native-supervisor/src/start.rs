@@ -106,8 +106,7 @@ pub fn start(ingredients: Ingredients<'_>) -> Result<Starting, Failure> {
     let birthplace = ingredients.groups.birthplace()?;
     let doors = ingredients.groups.doors()?;
     let forked = ingredients.lent.is_some();
-    let user = if forked { 0 } else { libc::CLONE_NEWUSER as u64 };
-    let flags = if forked { 0 } else { user | namespaces(plan.network) };
+    let flags = if forked { 0 } else { libc::CLONE_NEWUSER as u64 | namespaces(plan.network) };
     let cloned = sys::clone_process(flags, birthplace.as_ref().map(AsFd::as_fd));
     let (child_pid, child) = match cloned.step(clone_step(flags))? {
         Cloned::Parent(pid, child) => (pid, child),

@@ -81,10 +81,15 @@ pub fn reopen(state: &Path) -> Result<Option<OwnedFd>, Failure> {
     }
 }
 
+/// The program that makes images, if the host has it.
+#[must_use]
+pub fn image_maker() -> Option<&'static str> {
+    MAKERS.into_iter().find(|maker| Path::new(maker).exists())
+}
+
 #[expect(clippy::disallowed_methods, reason = "a program of the host's makes the file system")]
 fn make_image(plan: &Plan) -> Result<OwnedFd, Failure> {
-    let maker = MAKERS.iter().find(|maker| Path::new(maker).exists());
-    let maker = maker.ok_or_else(|| Failure::new("mkfs.ext4 is missing"))?;
+    let maker = image_maker().ok_or_else(|| Failure::new("mkfs.ext4 is missing"))?;
     let path = plan.state.join(IMAGE);
     let inodes = plan.limits.inodes.clamp(64, u64::from(u32::MAX));
     let size = plan.limits.disk.max(1 << 20) + inodes * INODE_SIZE * 9 / 8 + (4 << 20);

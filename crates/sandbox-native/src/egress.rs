@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cofferdam_egress::{Log, Policy, Proxy, Resolve, Settings};
+use cofferdam_native_supervisor::audit::now_us;
 use cofferdam_types::{AuditRecord, HostRule};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -57,10 +58,4 @@ impl Egress {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
     }
-}
-
-fn now_us() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000
-        + u64::try_from(now.tv_nsec).unwrap_or(0) / 1000
 }

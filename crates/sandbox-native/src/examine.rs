@@ -4,7 +4,7 @@
 use std::fs;
 
 use cofferdam_native_supervisor::cgroup::Places;
-use cofferdam_native_supervisor::sys;
+use cofferdam_native_supervisor::{store, sys};
 use cofferdam_sandbox::Fact;
 
 use crate::explain::Restrictions;
@@ -52,12 +52,29 @@ pub(crate) fn examine() -> Vec<Fact> {
             if overlay { "yes" } else { "not loaded" }.to_owned(),
             (!overlay).then(|| "load it: sudo modprobe overlay".to_owned()),
         ),
-        finding(
-            "disk quota",
-            "scratch workspaces: a sized file system in memory; directories: per file".to_owned(),
-            None,
-        ),
+        disk_quota(),
     ]
+}
+
+fn disk_quota() -> Fact {
+    let root = rustix::process::geteuid().as_raw() == 0;
+    let (directories, weakness) = match (root, store::image_maker()) {
+        (true, Some(_)) => ("a sized image on disk", None),
+        (true, None) => (
+            "each file",
+            Some(
+                "install mkfs.ext4 (Debian package e2fsprogs), or use --changes memory".to_owned(),
+            ),
+        ),
+        (false, _) => ("each file, or with --changes memory a sized file system in memory", None),
+    };
+    Fact {
+        part: "disk quota".to_owned(),
+        value: format!(
+            "scratch workspaces: a sized file system in memory; changes to directories: {directories}"
+        ),
+        weakness,
+    }
 }
 
 fn control_groups() -> (String, Option<String>) {

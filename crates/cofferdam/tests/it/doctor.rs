@@ -57,3 +57,22 @@ fn where_no_sandbox_can_be_made_it_says_why_with_6() {
     assert_eq!(findings["backends"][0]["trial"]["result"], "fails");
     assert_eq!(findings["backends"][0]["trial"]["problem"]["code"], "SBX-005");
 }
+
+/// A user namespace of its own has a limit of its own, so the machine's is left
+/// alone.
+#[test]
+fn without_user_namespaces_nothing_runs_and_the_repair_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; \"$0\" exec -- echo ran";
+    let output = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_cofferdam"))
+        .env("COFFERDAM_HOME", place.path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert_eq!(output.stdout, b"", "nothing runs without isolation");
+    assert!(errors.contains("error[SBX-002]"), "{errors}");
+    assert!(errors.contains("sysctl -w user.max_user_namespaces="), "{errors}");
+}
