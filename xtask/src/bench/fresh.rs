@@ -57,6 +57,10 @@ pub(super) fn contenders<'a>(
         Contender::new("cofferdam, in one process", turns, || {
             in_process(&setting.library, &mut parts.borrow_mut())
         }),
+        Contender::new("cofferdam, in one process, its supervisor ready", turns, || {
+            setting.library.prepare();
+            in_process(&setting.library, &mut Parts::default())
+        }),
         Contender::prepared("cofferdam exec", turns, tried(Ok(product))),
         Contender::prepared("bwrap, no system-call filter", turns, tried(bwrap)),
         crun(engines, turns),

@@ -15,6 +15,9 @@ use super::interruption::Interruption;
 /// Sandboxes that are made, used or closed at the same time when there are many.
 pub(super) const AT_A_TIME: usize = 4;
 
+/// After this time a supervisor that was started is surely waiting for its plan.
+const READY: Duration = Duration::from_millis(3);
+
 /// How long anything done with sandboxes may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -67,6 +70,12 @@ impl Library {
                 Err(_) => bail!("a sandbox did not answer within {} s", PATIENCE.as_secs()),
             }
         })
+    }
+
+    /// Has a supervisor ready for the next sandbox, as a server does in advance.
+    pub(super) fn prepare(&self) {
+        self.backend.prepare();
+        std::thread::sleep(READY);
     }
 
     /// Makes a sandbox with an empty workspace.
