@@ -82,8 +82,10 @@ async fn attempt(
         None => None,
     };
     // What an earlier life left behind is removed by whoever comes next. That it
-    // cannot be removed is no reason not to run.
-    drop(backend.reconcile().await);
+    // cannot be removed is no reason not to run, but one to be told.
+    if let Err(error) = backend.reconcile().await {
+        streams::tell(&Problem::remains(&error).to_string());
+    }
 
     let sandbox = Sandbox::open(backend.as_ref(), spec)
         .await

@@ -92,6 +92,16 @@ impl Problem {
         }
     }
 
+    /// What an earlier sandbox left and cannot be removed or applied.
+    pub(crate) fn remains(error: &RoomError) -> Self {
+        Self::new(
+            "SBX-009",
+            "what an earlier sandbox left could not be cleared away",
+            chain(error),
+            "make room on the disk or mend the permissions; each start of cofferdam tries again",
+        )
+    }
+
     /// A sandbox that could not be removed or whose changes could not be kept.
     pub(crate) fn close(error: &RoomError) -> Self {
         Self::new(
