@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use crate::failure::{Failure, Step};
 use crate::identity::RANGE_START;
 use crate::tree;
-use crate::wire::{Plan, WorkspacePlan};
+use crate::wire::{Plan, VERSION, WorkspacePlan};
 
 /// The name of the file in a sandbox's directory that holds its plan, where the
 /// plan is needed after the supervisor's death.
@@ -113,13 +113,64 @@ pub fn take_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
 /// # Errors
 /// When it cannot be written.
 pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
-    let bytes = postcard::to_stdvec(plan)
+    let bytes = postcard::to_extend(plan, vec![VERSION])
         .map_err(|error| Failure::new(format!("write down the plan: {error}")))?;
     fs::write(plan.state.join(PLAN), bytes).step("write down the plan")
 }
 
-/// The plan of a sandbox whose supervisor kept one.
-#[must_use]
-pub fn kept_plan(state: &Path) -> Option<Plan> {
-    postcard::from_bytes(&fs::read(state.join(PLAN)).ok()?).ok()
+/// The plan of a sandbox, if its supervisor kept one.
+///
+/// # Errors
+/// When there is one that this release cannot read: what belongs to it must then
+/// be left alone.
+pub fn kept_plan(state: &Path) -> Result<Option<Plan>, Failure> {
+    let bytes = match fs::read(state.join(PLAN)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.step("read a sandbox's plan")?,
+    };
+    let plan = match bytes.split_first() {
+        Some((&VERSION, plan)) => postcard::from_bytes(plan).ok(),
+        _ => None,
+    };
+    plan.map(Some).ok_or_else(|| {
+        Failure::new(format!(
+            "the plan in {} was written by another release: use that one to finish it",
+            state.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_types::Limits;
+
+    use super::*;
+    use crate::wire::{NetworkPlan, RootPlan};
+
+    #[test]
+    fn a_plan_is_kept_and_one_of_another_release_is_not_guessed_at() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(kept_plan(state.path()).unwrap(), None);
+        let plan = Plan {
+            id: "test".to_owned(),
+            state: state.path().to_owned(),
+            mount_point: "/mount-point".into(),
+            limits: Limits::default(),
+            network: NetworkPlan::None,
+            workspace: WorkspacePlan::Scratch,
+            root: RootPlan::Host(Vec::new()),
+            linger_ms: None,
+            audit: true,
+            without_filter: false,
+        };
+        keep_plan(&plan).unwrap();
+        assert_eq!(kept_plan(state.path()).unwrap(), Some(plan));
+        let path = state.path().join(PLAN);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[0] += 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(kept_plan(state.path()).unwrap_err().step.contains("another release"));
+        fs::write(&path, [VERSION]).unwrap();
+        assert!(kept_plan(state.path()).is_err(), "half a plan is no plan");
+    }
 }

@@ -313,7 +313,9 @@ impl Native {
         let path = state::path(&self.home, id);
         let gone = || OpenError::Gone(id);
         let handle = state::handle(&path).map_err(|_| gone())?;
-        let plan = remains::kept_plan(&path).ok_or_else(gone)?;
+        let plan = remains::kept_plan(&path)
+            .map_err(|failure| unusable(&failure.to_string()))?
+            .ok_or_else(gone)?;
         let name = format!("/proc/self/fd/{}/{}", handle.as_raw_fd(), remains::CONTROL);
         let kind = SocketType::SEQPACKET;
         let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)

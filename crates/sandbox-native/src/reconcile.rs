@@ -74,7 +74,7 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
             cgroup::remove_directory(&group, PATIENCE);
         }
     }
-    if let Some(plan) = remains::kept_plan(path)
+    if let Some(plan) = remains::kept_plan(path).map_err(|failure| failed(&failure))?
         && let Some(store) = store::reopen(path).map_err(|failure| failed(&failure))?
     {
         remains::apply_changes(&plan, store.as_fd()).map_err(|failure| failed(&failure))?;
