@@ -1,7 +1,7 @@
 //! Starting the first process of a sandbox: cloned into its namespaces, given
 //! what it needs, and confined.
 //!
-//! The two sides talk over a socket pair that is gone once the guest's program
+//! The two sides talk over a socket pair that is gone once the guest
 //! runs: the supervisor says when the user ids are mapped, the first process
 //! hands out what only it could make, or says which step failed.
 

@@ -7,7 +7,7 @@
 //! ordinary user cannot mount one, and keeps them in a plain directory without a
 //! limit on their sum.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,6 +17,7 @@ use crate::failure::{Failure, Step};
 use crate::identity::{Identity, RANGE_START};
 use crate::mounts::{self, Attributes};
 use crate::sys;
+use crate::tree;
 use crate::wire::{Keep, Plan, WorkspacePlan};
 
 /// The plain directory.
@@ -79,6 +80,40 @@ pub fn reopen(state: &Path) -> Result<Option<OwnedFd>, Failure> {
         Err(rustix::io::Errno::NOENT) => Ok(None),
         Err(error) => Err(error).step("open the changes"),
     }
+}
+
+/// Copies changes that were kept in memory and could not be applied to disk, so
+/// that a later start can apply them; returns the failure to tell.
+pub fn save(plan: &Plan, store: BorrowedFd<'_>, failure: Failure) -> Failure {
+    match save_layers(&plan.state.join(DIRECTORY), store) {
+        Ok(()) => failure,
+        Err(second) => Failure {
+            step: format!("{}; and they could not be kept and are lost: {second}", failure.step),
+            errno: failure.errno,
+        },
+    }
+}
+
+fn save_layers(directory: &Path, store: BorrowedFd<'_>) -> Result<(), Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    for number in 0u32.. {
+        let layer = rustix::fs::openat(store, number.to_string(), flags, Mode::empty())
+            .and_then(|parent| tree::enter(parent.as_fd(), c"u"));
+        let layer = match layer {
+            Ok(layer) => layer,
+            Err(rustix::io::Errno::NOENT) => break,
+            Err(error) => return Err(error).step("open the changes"),
+        };
+        let place = directory.join(number.to_string()).join("u");
+        std::fs::create_dir_all(&place).step("make a place for changes")?;
+        let to = rustix::fs::open(&place, flags, Mode::empty()).step("open a place for changes")?;
+        tree::copy_layer(layer.as_fd(), to.as_fd())?;
+        let stat = rustix::fs::fstat(&layer).step("look at the changes")?;
+        let (uid, gid) =
+            (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+        rustix::fs::fchown(&to, Some(uid), Some(gid)).step("hand over the changes")?;
+    }
+    Ok(())
 }
 
 /// The program that makes images, if the host has it.

@@ -24,7 +24,7 @@ use crate::snapshot::Workspace;
 use crate::start::{self, Ingredients, Lent, Progress, Starting};
 use crate::store::{self, OnDisk};
 use crate::sys;
-use crate::wire::{self, Built, Order, Plan, Report, WorkspacePlan};
+use crate::wire::{self, Built, Keep, Order, Plan, Report, WorkspacePlan};
 
 /// How long a control group may take to let itself be removed.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -328,10 +328,12 @@ impl Supervisor {
         let applied = match &self.plan.workspace {
             // The store is out of reach for everybody else; its mounts live as
             // long as the namespaces held here.
-            WorkspacePlan::Directory(..) => self
-                .workspace
-                .store()
-                .and_then(|store| remains::apply_changes(&self.plan, store.as_fd())),
+            WorkspacePlan::Directory(_, keep) => self.workspace.store().and_then(|store| {
+                remains::apply_changes(&self.plan, store.as_fd()).map_err(|failure| match keep {
+                    Keep::OnDisk => failure,
+                    Keep::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                })
+            }),
             _ => Ok(()),
         };
         drop(self.workspace);

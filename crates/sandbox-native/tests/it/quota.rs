@@ -68,6 +68,37 @@ fn changes_kept_in_memory_end_where_their_limits_say_and_are_applied() {
 }
 
 #[test]
+fn changes_kept_in_memory_that_cannot_be_applied_are_saved_for_the_next_start() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let directory = home.directory("project");
+        let (moved, elsewhere) = (directory.with_file_name("moved"), home.directory("elsewhere"));
+        std::fs::write(directory.join("old"), "old").unwrap();
+        let spec = Spec {
+            workspace: Workspace::Directory(directory.clone()),
+            changes: Changes::InMemory,
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&native, spec).await.unwrap();
+        let script = "mkdir d; echo new > d/new; rm old";
+        sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        std::fs::rename(&directory, &moved).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &directory).unwrap();
+        let error = sandbox.close().await.unwrap_err();
+        assert!(error.to_string().contains("changes are kept in"), "{error}");
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+
+        std::fs::remove_file(&directory).unwrap();
+        std::fs::rename(&moved, &directory).unwrap();
+        cofferdam_sandbox::Backend::reconcile(&native).await.unwrap();
+        assert_eq!(std::fs::read_to_string(directory.join("d/new")).unwrap(), "new\n");
+        assert!(!directory.join("old").exists());
+        home.assert_empty();
+    });
+}
+
+#[test]
 fn changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not() {
     block_on(async {
         let home = Home::new();
@@ -106,6 +137,7 @@ fn quotas_are_the_same_for_an_ordinary_user() {
     ordinary_user::again(&[
         "quota::a_scratch_workspace_ends_where_its_limits_say",
         "quota::changes_kept_in_memory_end_where_their_limits_say_and_are_applied",
+        "quota::changes_kept_in_memory_that_cannot_be_applied_are_saved_for_the_next_start",
         "quota::changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not",
     ]);
 }
