@@ -7,43 +7,69 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Names one sandbox, for ever: ids sort by the time they were made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct SandboxId(Uuid);
+/// Names that are unique for ever, and sort by the time they were made.
+macro_rules! unique_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
 
-impl SandboxId {
-    /// A new id, made of the current time and randomness.
-    #[must_use]
-    pub fn generate() -> Self {
-        Self(Uuid::now_v7())
-    }
+        impl $name {
+            /// A new id, made of the current time and randomness.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+    )*};
 }
 
-impl fmt::Display for SandboxId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
+unique_ids! {
+    /// Names one sandbox.
+    SandboxId;
+    /// Names one job.
+    JobId;
 }
 
-impl FromStr for SandboxId {
-    type Err = uuid::Error;
+/// Names that count within one job.
+macro_rules! counted_ids {
+    ($($(#[$doc:meta])* $name:ident($number:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $number);
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Uuid::parse_str(text).map(Self)
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+    )*};
 }
 
-/// Names one call to a guest. The caller chooses it and never reuses it within
-/// one sandbox: a host that lost its connection asks for the result by this id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CallId(pub u64);
-
-impl fmt::Display for CallId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
+counted_ids! {
+    /// Names one conversation of a job. The first, 0, is the orchestrator's.
+    ThreadId(u32);
+    /// Names one question to a model within a job.
+    RequestId(u32);
+    /// Names one call to a guest. The caller chooses it and never reuses it within
+    /// one sandbox: a host that lost its connection asks for the result by this id.
+    CallId(u64);
 }
 
 #[cfg(test)]

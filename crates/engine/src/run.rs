@@ -1,0 +1,198 @@
+//! A job's state, computed from its events and from nothing else.
+
+use std::time::Duration;
+
+use cofferdam_types::{
+    Cancel, CheckResult, Ending, Event, Instructions, JobSpec, LOG_VERSION, ModelName, PlanStep,
+    Record, Role, SandboxId, Skill, Spent, ThreadId, Timestamp,
+};
+
+use crate::thread::Thread;
+
+/// A job's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    pub(crate) spec: JobSpec,
+    pub(crate) stage: Stage,
+    pub(crate) sandbox: Option<SandboxId>,
+    /// What the workspace says, once it was looked at.
+    pub(crate) prepared: Option<(Vec<Instructions>, Vec<Skill>)>,
+    /// The conversations; the place of each is its id.
+    pub(crate) threads: Vec<Thread>,
+    pub(crate) requests_made: u32,
+    pub(crate) calls_made: u64,
+    pub(crate) plan: Vec<PlanStep>,
+    /// How often work was handed in to the checks.
+    pub(crate) hand_ins: u32,
+    pub(crate) checks: Checks,
+    pub(crate) cancelled: Option<Cancel>,
+    pub(crate) spent: Spent,
+    /// When the last event was.
+    pub(crate) last_event: Timestamp,
+}
+
+/// Where a job is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Nobody works on it yet.
+    Created,
+    /// A process works on it.
+    Working,
+    /// How it ends is decided; what there is, is being handed over.
+    Ending(Ending),
+    /// It is over.
+    Ended(Ending),
+}
+
+/// Where the checks of the last hand-in are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Checks {
+    /// Nothing is to be checked.
+    Idle,
+    /// They run.
+    Running,
+    /// This came of them, and nobody has acted on it yet.
+    Ended(Vec<CheckResult>),
+}
+
+/// Why events are not the log of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayError {
+    /// There are none.
+    Empty,
+    /// The first is not that of a job's creation.
+    NoBeginning,
+    /// An event is missing or doubled.
+    Gap {
+        /// The number that should have come.
+        expected: u64,
+        /// The one that came.
+        found: u64,
+    },
+    /// A later release wrote it.
+    Newer {
+        /// The version of its format.
+        version: u32,
+    },
+}
+
+impl std::fmt::Display for ReplayError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Empty => write!(formatter, "the log is empty"),
+            Self::NoBeginning => write!(formatter, "the log does not begin with its job"),
+            Self::Gap { expected, found } => {
+                write!(formatter, "event {expected} should follow, and event {found} does")
+            }
+            Self::Newer { version } => write!(
+                formatter,
+                "the log has format {version}; this release knows formats up to {LOG_VERSION}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ReplayError {}
+
+impl Run {
+    /// A job that was just asked for. Its first event is [`Event::Created`] with
+    /// the same `spec`.
+    #[must_use]
+    pub fn new(spec: JobSpec, at: Timestamp) -> Self {
+        let opening = Thread::new(Role::Orchestrator, &spec.task, None);
+        Self {
+            spec,
+            stage: Stage::Created,
+            sandbox: None,
+            prepared: None,
+            threads: vec![opening],
+            requests_made: 0,
+            calls_made: 0,
+            plan: Vec::new(),
+            hand_ins: 0,
+            checks: Checks::Idle,
+            cancelled: None,
+            spent: Spent::default(),
+            last_event: at,
+        }
+    }
+
+    /// The state that a log leads to, wherever it ends.
+    ///
+    /// # Errors
+    /// When the records are not the beginning of a job's log.
+    pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, ReplayError> {
+        let mut records = records.into_iter();
+        let first = records.next().ok_or(ReplayError::Empty)?;
+        check_place(first, 1)?;
+        let Event::Created { spec } = &first.event else { return Err(ReplayError::NoBeginning) };
+        let mut run = Self::new(JobSpec::clone(spec), first.at);
+        for (expected, record) in (2..).zip(records) {
+            check_place(record, expected)?;
+            run.apply(record.at, &record.event);
+        }
+        Ok(run)
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// What was used up to the last event.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<&Ending> {
+        match &self.stage {
+            Stage::Ended(ending) => Some(ending),
+            _ => None,
+        }
+    }
+
+    /// The plan as it is now.
+    #[must_use]
+    pub fn plan(&self) -> &[PlanStep] {
+        &self.plan
+    }
+
+    /// The time that processes have worked on it, up to this moment.
+    pub(crate) fn elapsed(&self, now: Timestamp) -> Duration {
+        self.spent.time + now.since(self.last_event)
+    }
+
+    pub(crate) fn thread(&self, id: ThreadId) -> Option<&Thread> {
+        self.threads.get(id.0 as usize)
+    }
+
+    pub(crate) fn thread_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
+        self.threads.get_mut(id.0 as usize)
+    }
+
+    /// The conversations with their ids.
+    pub(crate) fn numbered_threads(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
+        (0..).map(ThreadId).zip(&self.threads)
+    }
+
+    pub(crate) fn model(&self, role: Role) -> &ModelName {
+        match role {
+            Role::Orchestrator => &self.spec.orchestrator,
+            Role::Coder => &self.spec.coder,
+        }
+    }
+}
+
+fn check_place(record: &Record, expected: u64) -> Result<(), ReplayError> {
+    if record.v > LOG_VERSION {
+        return Err(ReplayError::Newer { version: record.v });
+    }
+    if record.seq != expected {
+        return Err(ReplayError::Gap { expected, found: record.seq });
+    }
+    Ok(())
+}

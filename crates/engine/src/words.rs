@@ -1,0 +1,79 @@
+//! What the loop itself says to a model, in one place.
+
+use cofferdam_types::{CheckResult, ModelName};
+
+/// So often the same calls may bring the same results before the model is told.
+pub(crate) const REPETITIONS_BEFORE_A_WARNING: u32 = 3;
+
+/// So often before the job ends as stuck.
+pub(crate) const REPETITIONS_BEFORE_THE_END: u32 = 6;
+
+/// So many answers in a row may bring nothing.
+pub(crate) const FRUITLESS_ANSWERS: u32 = 4;
+
+pub(crate) const EMPTY_ANSWER: &str = "Your last answer was empty. Go on with the task; when it \
+     is done, call `finish` with a summary.";
+
+pub(crate) const CUT_ANSWER: &str = "Your last answer reached the output limit and was cut. Go on \
+     where you stopped, in smaller pieces.";
+
+pub(crate) const REPEATING: &str = "You have made the same call with the same result several \
+     times. Do something else: look at the cause, try another way, or call `finish` with \
+     success=false and say what is in the way.";
+
+pub(crate) const CUT_CALL: &str = "Not run: your answer reached the output limit, so this call may \
+     be incomplete. Send it again, in smaller pieces if it is long.";
+
+pub(crate) const JOB_ENDED: &str =
+    "Stopped because the job ended. What it had done by then is done.";
+
+pub(crate) const NOT_RUN: &str = "Not run: the job ended first.";
+
+pub(crate) const UNKNOWN_END: &str = "The process that watched this call was stopped before the \
+     call's result was stored. Whether it ran, and how far, is not known. Look at the state of \
+     things before you repeat it.";
+
+pub(crate) const TAKEN_UP_AGAIN: &str = "The run was interrupted here and has been taken up again \
+     in a new sandbox. /workspace is as it was left; background processes, files elsewhere, and \
+     the shell's directory and variables are gone.";
+
+pub(crate) const USER_SPOKE: &str = "Not accepted yet: the user has said something meanwhile. Read \
+     it first.";
+
+pub(crate) const ACCEPTED: &str = "Accepted.";
+
+pub(crate) const CODER_REFUSED: &str = "The coder declined:";
+
+/// What a hand-in that failed its checks is answered with.
+pub(crate) fn checks_failed(results: &[CheckResult], attempt: u32, attempts: u32) -> String {
+    let mut text = format!(
+        "The work is not accepted (hand-in {attempt} of {attempts}): a check failed in a clean \
+         copy of /workspace without network.\n"
+    );
+    for result in results.iter().filter(|result| !result.passed()) {
+        text.push_str(&format!("\n$ {}\n", result.command));
+        text.push_str(result.output.trim_end());
+        text.push_str(&format!("\n({})\n", outcome(&result.outcome)));
+    }
+    text.push_str("\nRepair the cause, then hand in again.");
+    text
+}
+
+fn outcome(outcome: &cofferdam_types::Outcome) -> String {
+    use cofferdam_types::Outcome;
+    match outcome {
+        Outcome::Exited { exit_code } => format!("exit code: {exit_code}"),
+        Outcome::Signaled { signal } => format!("ended by signal {signal}"),
+        Outcome::TimedOut => "timed out".to_owned(),
+        Outcome::OutOfMemory => "out of memory".to_owned(),
+        Outcome::Lost { reason } => format!("its end is not known: {reason}"),
+    }
+}
+
+/// Why a model that could not be asked ends the job.
+pub(crate) fn model_failed(model: &ModelName, message: &str, attempts: u32) -> String {
+    match attempts {
+        0 | 1 => format!("{model}: {message}"),
+        _ => format!("{model} failed {attempts} times in a row, last: {message}"),
+    }
+}

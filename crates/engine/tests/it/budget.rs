@@ -1,0 +1,111 @@
+//! One ledger for all roles.
+
+use std::time::Duration;
+
+use cofferdam_engine::{Effect, Input};
+use cofferdam_types::{Budget, Ending, JobSpec, Limit, Price, Usd};
+
+use crate::world::{World, calls, says, spec};
+
+fn with(change: impl FnOnce(&mut Budget)) -> JobSpec {
+    let mut spec = spec();
+    change(&mut spec.budget);
+    spec
+}
+
+fn reached(world: &World, limit: Limit) -> bool {
+    world.ending() == Ending::LimitReached { limit }
+}
+
+#[test]
+fn turns_count_over_all_roles() {
+    let mut world = World::asking(with(|budget| budget.turns = 3));
+    world.answer(calls(&[("delegate", r#"{"instruction":"write"}"#)]));
+    world.answer(calls(&[("write_file", "{}")]));
+    world.done(world.running()[0], "written");
+    world.answer(says("written"));
+    assert!(reached(&world, Limit::Turns));
+}
+
+#[test]
+fn tokens_leave_room_for_the_answer() {
+    let mut world = World::asking(with(|budget| budget.tokens = Some(700)));
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    let (_, effects) = world.done(world.running()[0], "made");
+    let [Effect::AskModel { max_output, .. }] = effects[..] else { panic!("{effects:?}") };
+    assert!((500..590).contains(&max_output), "{max_output}");
+    for _ in 0..3 {
+        world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+        world.done(world.running()[0], "made again");
+        if !world.open.iter().any(|effect| matches!(effect, Effect::AskModel { .. })) {
+            break;
+        }
+    }
+    assert!(reached(&world, Limit::Tokens));
+}
+
+#[test]
+fn an_answer_is_no_longer_than_what_is_left_can_pay() {
+    let price = Price {
+        input: Usd::from_nanos(3_000),
+        cache_read: Usd::from_nanos(300),
+        cache_write: Usd::from_nanos(3_750),
+        output: Usd::from_nanos(15_000),
+    };
+    let mut world = World::created(with(|budget| budget.cost = Some(Usd::from_nanos(9_000_000))));
+    world.settings.orchestrator.price = Some(price);
+    world.take_up();
+    world.open_sandbox();
+    let Some(Effect::AskModel { max_output, .. }) = world.open.last() else { panic!() };
+    assert!((590..=600).contains(max_output), "{max_output}");
+    for _ in 0..20 {
+        if world.run.ended().is_some() || world.open.contains(&Effect::Deliver) {
+            break;
+        }
+        world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+        let number = world.log.len();
+        world.done(world.running()[0], &format!("{number}"));
+    }
+    assert!(reached(&world, Limit::Cost));
+    assert!(world.run.spent().cost <= Usd::from_nanos(9_000_000));
+}
+
+#[test]
+fn time_is_up_in_the_middle_of_anything() {
+    let time = Some(Duration::from_secs(60));
+    let mut world = World::asking(with(|budget| budget.time = time));
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.now = world.now.after(Duration::from_secs(61));
+    world.hear(Input::Woken);
+    assert!(reached(&world, Limit::Time));
+}
+
+#[test]
+fn time_between_two_processes_does_not_count() {
+    let time = Some(Duration::from_secs(60));
+    let mut world = World::asking(with(|budget| budget.time = time));
+    world.now = world.now.after(Duration::from_secs(50));
+    world.hear(Input::Note { text: "still here".to_owned() });
+    world.now = world.now.after(Duration::from_secs(3600));
+    world.crash();
+    world.open_sandbox();
+    world.question();
+    world.now = world.now.after(Duration::from_secs(11));
+    world.hear(Input::Woken);
+    assert!(reached(&world, Limit::Time));
+}
+
+#[test]
+fn a_job_at_its_limit_goes_on_with_a_larger_one() {
+    let mut world = World::asking(with(|budget| budget.turns = 1));
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.done(world.running()[0], "made");
+    assert!(reached(&world, Limit::Turns));
+    world.deliver();
+    let budget = Budget { turns: 2, ..world.run.spec().budget.clone() };
+    world.hear(Input::BudgetChanged { budget });
+    world.take_up();
+    world.open_sandbox();
+    world.answer(says("done"));
+    assert!(matches!(world.ending(), Ending::Complete { .. }));
+}

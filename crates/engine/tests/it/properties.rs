@@ -1,0 +1,277 @@
+//! What holds whatever comes in.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use cofferdam_engine::{Effect, Input, Run};
+use cofferdam_types::{
+    Answer, Budget, CallId, Cancel, Event, FailureKind, Message, ModelFailure, RequestId,
+    StopReason, Tokens, ToolOutput, ToolStatus, Usd,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::world::{World, calls, check, opened, says, spec, tokens};
+
+/// Something that may happen next.
+#[derive(Clone, Debug)]
+enum Fate {
+    /// One of the open effects is answered, in one of many ways.
+    Answered {
+        which: usize,
+        how: u8,
+    },
+    /// Something comes that nobody asked for.
+    Stray {
+        what: u8,
+        number: u32,
+    },
+    /// Time passes.
+    Waited {
+        millis: u64,
+    },
+    /// The process dies, and another takes the job up.
+    Crashed,
+    Cancelled,
+    UserSpoke,
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => (any::<usize>(), any::<u8>()).prop_map(|(which, how)| Fate::Answered { which, how }),
+        1 => (any::<u8>(), 0..9_u32).prop_map(|(what, number)| Fate::Stray { what, number }),
+        2 => (0..5_000_u64).prop_map(|millis| Fate::Waited { millis }),
+        1 => Just(Fate::Crashed),
+        1 => Just(Fate::Cancelled),
+        1 => Just(Fate::UserSpoke),
+    ]
+}
+
+fn answer(how: u8) -> Answer {
+    match how % 14 {
+        0 => says("done"),
+        1 => says(""),
+        2 => calls(&[("bash", r#"{"command":"make"}"#)]),
+        3 => calls(&[("bash", r#"{"command":"ls"}"#), ("read_file", r#"{"path":"a"}"#)]),
+        4 => calls(&[("bash", r#"{"command":"#)]),
+        5 => calls(&[("no_such_tool", "{}"), ("write_file", "{}")]),
+        6 => calls(&[("finish", r#"{"summary":"done"}"#)]),
+        7 => calls(&[("finish", r#"{"summary":"cannot","success":false}"#)]),
+        8 => calls(&[("delegate", r#"{"instruction":"write it"}"#)]),
+        9 => calls(&[("plan", r#"{"steps":[{"step":"a","status":"pending"}]}"#)]),
+        10 => Answer { stop: StopReason::OutputLimit, ..says("half") },
+        11 => Answer { stop: StopReason::OutputLimit, ..calls(&[("bash", r#"{"command":"x"}"#)]) },
+        12 => Answer { stop: StopReason::Refused, ..says("no") },
+        _ => calls(&[
+            ("read_file", r#"{"path":"a"}"#),
+            ("write_file", "{}"),
+            ("delegate", r#"{"instruction":"more"}"#),
+            ("finish", r#"{"summary":"all at once"}"#),
+        ]),
+    }
+}
+
+fn output(how: u8) -> ToolOutput {
+    let status = [ToolStatus::Done, ToolStatus::Failed, ToolStatus::Unknown][usize::from(how % 3)];
+    ToolOutput::text(status, format!("output {}", how % 5))
+}
+
+fn failure(how: u8) -> ModelFailure {
+    let kinds = [
+        FailureKind::RateLimited,
+        FailureKind::Interrupted,
+        FailureKind::Stalled,
+        FailureKind::Unauthorised,
+    ];
+    let retry_after = how.is_multiple_of(3).then(|| Duration::from_secs(u64::from(how)));
+    let kind = kinds[usize::from(how % 4)];
+    ModelFailure { kind, message: "failed".to_owned(), retry_after }
+}
+
+fn reply(effect: &Effect, how: u8) -> Input {
+    match effect {
+        Effect::OpenSandbox if how.is_multiple_of(16) => {
+            Input::SandboxFailed { reason: "none".to_owned() }
+        }
+        Effect::OpenSandbox => opened(),
+        Effect::Prepare => Input::Prepared { instructions: Vec::new(), skills: Vec::new() },
+        Effect::AskModel { request, .. } if how.is_multiple_of(5) => Input::ModelFailed {
+            request: *request,
+            failure: failure(how / 5),
+            tokens: Tokens::default(),
+        },
+        Effect::AskModel { request, .. } => {
+            Input::ModelAnswered { request: *request, answer: answer(how) }
+        }
+        Effect::RunTool { call, .. } => Input::ToolEnded { call: *call, output: output(how) },
+        Effect::Check => Input::Checked { results: vec![check(i32::from(how % 2))] },
+        Effect::WakeAt(_) => Input::Woken,
+        Effect::Deliver => Input::Delivered {
+            changes: Vec::new(),
+            problem: how.is_multiple_of(7).then(|| "disk full".to_owned()),
+        },
+    }
+}
+
+fn stray(what: u8, number: u32) -> Input {
+    let request = RequestId(number);
+    let call = CallId(u64::from(number));
+    match what % 8 {
+        0 => Input::ModelAnswered { request, answer: answer(what) },
+        1 => Input::ModelFailed { request, failure: failure(what), tokens: tokens() },
+        2 => Input::ToolEnded { call, output: output(what) },
+        3 => Input::Checked { results: vec![check(0)] },
+        4 => Input::Delivered { changes: Vec::new(), problem: None },
+        5 => opened(),
+        6 => Input::Note { text: "noted".to_owned() },
+        _ => Input::Prepared { instructions: Vec::new(), skills: Vec::new() },
+    }
+}
+
+/// The world with a watcher who knows what must hold.
+struct Watched {
+    world: World,
+    cancelled: bool,
+    ended: bool,
+    started: HashSet<CallId>,
+}
+
+impl Watched {
+    fn new(checks: bool) -> Self {
+        let mut spec = spec();
+        if checks {
+            spec.checks = vec!["make test".to_owned()];
+        }
+        spec.budget = Budget {
+            turns: 20,
+            tokens: Some(1_000_000),
+            cost: Some(Usd::from_nanos(1 << 40)),
+            time: Some(Duration::from_secs(3600)),
+        };
+        let world = World::created(spec);
+        let mut watched = Self { world, cancelled: false, ended: false, started: HashSet::new() };
+        watched.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new() });
+        watched
+    }
+
+    fn hear(&mut self, input: Input) {
+        let takes_up = matches!(input, Input::TakeUp { .. });
+        if takes_up {
+            self.ended = false;
+        }
+        let (events, effects) = self.world.hear(input);
+        for event in &events {
+            assert!(!self.ended, "after the end came {event:?}");
+            match event {
+                Event::CancelAsked { .. } => self.cancelled = true,
+                Event::Ended { .. } => self.ended = true,
+                Event::ToolStarted { call, .. } => {
+                    assert!(self.started.insert(*call), "call {call} was started twice");
+                }
+                _ => {}
+            }
+        }
+        for effect in &effects {
+            assert!(!(self.cancelled && effect.starts_work()), "after a cancel came {effect:?}");
+            if let Effect::AskModel { thread, .. } = effect {
+                well_formed(self.world.run.prompt(*thread).messages);
+            }
+        }
+        assert_eq!(Run::replay(&self.world.log).unwrap(), self.world.run);
+    }
+
+    fn meet(&mut self, fate: Fate) {
+        match fate {
+            Fate::Answered { which, how } => {
+                if !self.world.open.is_empty() {
+                    let effect = self.world.open[which % self.world.open.len()].clone();
+                    if let Effect::WakeAt(at) = effect {
+                        self.world.now = self.world.now.max(at);
+                    }
+                    self.hear(reply(&effect, how));
+                }
+            }
+            Fate::Stray { what, number } => {
+                // Nobody hands over what nobody was asked for.
+                let input = stray(what, number);
+                if !matches!(input, Input::Delivered { .. }) || !self.ending() {
+                    self.hear(input);
+                }
+            }
+            Fate::Waited { millis } => {
+                self.world.now = self.world.now.after(Duration::from_millis(millis));
+                self.hear(Input::Woken);
+            }
+            Fate::Crashed if !self.ended => {
+                self.world.run = Run::replay(&self.world.log).unwrap();
+                self.world.open.clear();
+                self.hear(Input::TakeUp { version: "2".to_owned(), collected: Vec::new() });
+            }
+            Fate::Crashed => {}
+            Fate::Cancelled => self.hear(Input::Cancel { by: Cancel::User }),
+            Fate::UserSpoke => self.hear(Input::UserSaid { text: "and more".to_owned() }),
+        }
+    }
+
+    fn ending(&self) -> bool {
+        self.world.open.contains(&Effect::Deliver)
+    }
+}
+
+/// A conversation that every provider takes: the user first, and right after
+/// each answer with calls exactly their results.
+fn well_formed(messages: &[Message]) {
+    assert!(matches!(messages.first(), Some(Message::User { .. })));
+    assert!(!matches!(messages.last(), Some(Message::Model { .. })), "{messages:#?}");
+    for (before, after) in messages.iter().zip(messages.iter().skip(1)) {
+        match (before, after) {
+            (Message::Model { blocks }, after) => {
+                let answer =
+                    Answer { blocks: blocks.clone(), stop: StopReason::Done, tokens: tokens() };
+                let asked: Vec<String> = answer.calls().map(|call| call.id.clone()).collect();
+                let answered: Vec<String> = match after {
+                    Message::Tools { results } => {
+                        results.iter().map(|result| result.id.clone()).collect()
+                    }
+                    _ => Vec::new(),
+                };
+                assert_eq!(asked, answered);
+            }
+            (_, Message::Tools { .. }) => panic!("results without calls: {messages:#?}"),
+            _ => {}
+        }
+    }
+}
+
+fn is_end(event: &Event) -> bool {
+    matches!(event, Event::Ended { .. })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_run_keeps_its_promises_and_ends_once_whatever_comes(
+        checks in any::<bool>(),
+        fates in vec(fate(), 0..80),
+        rest in vec(any::<u8>(), 400),
+    ) {
+        let mut watched = Watched::new(checks);
+        for fate in fates {
+            watched.meet(fate);
+        }
+        // From here on everything that was asked for is answered, somehow.
+        for how in rest {
+            if watched.ended {
+                break;
+            }
+            prop_assert!(!watched.world.open.is_empty(), "the run waits for nothing");
+            watched.meet(Fate::Answered { which: 0, how });
+        }
+        prop_assert!(watched.ended, "the run did not end: {:#?}", watched.world.open);
+        let ends = watched.world.log.iter().filter(|record| is_end(&record.event));
+        prop_assert_eq!(ends.count(), 1);
+        let last = &watched.world.log.last().unwrap().event;
+        prop_assert!(is_end(last), "after the end came {last:?}");
+    }
+}

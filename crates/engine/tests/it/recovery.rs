@@ -1,0 +1,106 @@
+//! A log that ends anywhere can be taken up.
+
+use cofferdam_engine::{Effect, Input, ReplayError, Run};
+use cofferdam_types::{CallId, Ending, Event, JobSpec, ToolOutput, ToolStatus};
+
+use crate::world::{World, calls, check, says, spec};
+
+#[test]
+fn an_answer_that_was_not_stored_is_asked_for_again() {
+    let mut world = World::asking(spec());
+    let before = world.question();
+    world.crash();
+    world.open_sandbox();
+    assert_ne!(world.question(), before);
+    world.answer(says("done"));
+    assert!(matches!(world.ending(), Ending::Complete { .. }));
+}
+
+#[test]
+fn a_call_without_a_result_is_unknown_and_never_run_again() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#), ("write_file", "{}")]));
+    world.crash();
+    assert!(world.result_of(CallId(1)).contains("not known"));
+    world.open_sandbox();
+    // The one that had not begun begins now.
+    assert_eq!(world.running(), [CallId(2)]);
+}
+
+#[test]
+fn a_result_that_the_sandbox_kept_is_collected() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.run = Run::replay(&world.log).unwrap();
+    let kept = ToolOutput::text(ToolStatus::Done, "made");
+    world.hear(Input::TakeUp { version: "2".to_owned(), collected: vec![(CallId(1), kept)] });
+    assert_eq!(world.result_of(CallId(1)), "made");
+}
+
+#[test]
+fn a_coder_goes_on_where_it_was() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("delegate", r#"{"instruction":"write"}"#)]));
+    world.answer(calls(&[("write_file", "{}")]));
+    world.crash();
+    world.open_sandbox();
+    world.answer(says("written"));
+    assert_eq!(world.result_of(CallId(1)), "written");
+    world.question();
+}
+
+#[test]
+fn checks_that_were_cut_off_run_again_and_cost_no_attempt() {
+    let mut world =
+        World::asking(JobSpec { checks: vec!["make test".to_owned()], attempts: 1, ..spec() });
+    world.answer(says("done"));
+    world.crash();
+    world.open_sandbox();
+    assert!(world.open.contains(&Effect::Check));
+    world.hear(Input::Checked { results: vec![check(0)] });
+    assert!(matches!(world.ending(), Ending::Complete { verified: true, .. }));
+}
+
+#[test]
+fn a_job_that_was_being_handed_over_is_handed_over() {
+    let mut world = World::asking(spec());
+    world.answer(says("done"));
+    world.crash();
+    assert_eq!(world.open, [Effect::Deliver]);
+    world.deliver();
+    assert!(matches!(world.run.ended(), Some(Ending::Complete { .. })));
+}
+
+#[test]
+fn a_cancelled_job_goes_on_when_it_is_taken_up() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.hear(Input::Cancel { by: cofferdam_types::Cancel::User });
+    world.deliver();
+    world.crash();
+    world.open_sandbox();
+    assert!(world.last_words(0).contains("taken up again"));
+    world.answer(says("done"));
+    assert!(matches!(world.ending(), Ending::Complete { .. }));
+}
+
+#[test]
+fn the_workspace_is_looked_at_once() {
+    let mut world = World::asking(spec());
+    world.crash();
+    let (_, effects) = world.hear(crate::world::opened());
+    assert!(!effects.contains(&Effect::Prepare));
+}
+
+#[test]
+fn a_log_with_a_gap_is_refused() {
+    let mut world = World::asking(spec());
+    world.log.remove(2);
+    assert_eq!(Run::replay(&world.log), Err(ReplayError::Gap { expected: 3, found: 4 }));
+    assert_eq!(Run::replay(&[]), Err(ReplayError::Empty));
+    assert_eq!(Run::replay(&world.log[1..2]), Err(ReplayError::Gap { expected: 1, found: 2 }));
+    world.log[0].event = Event::Noted { text: String::new() };
+    assert_eq!(Run::replay(&world.log[..1]), Err(ReplayError::NoBeginning));
+    world.log[0].v = 99;
+    assert_eq!(Run::replay(&world.log), Err(ReplayError::Newer { version: 99 }));
+}
