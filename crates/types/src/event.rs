@@ -508,3 +508,7 @@ pub enum ChangeKind {
     /// It is gone.
     Deleted,
 }
+
+#[cfg(test)]
+#[path = "event_tests.rs"]
+mod tests;

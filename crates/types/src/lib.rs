@@ -11,6 +11,7 @@ mod money;
 mod network;
 mod outcome;
 mod quantity;
+mod redacted;
 
 pub use audit::{AuditAct, AuditRecord};
 pub use conversation::{
@@ -29,3 +30,4 @@ pub use money::{Price, Usd, UsdError};
 pub use network::{HostPattern, HostRule, Network, NetworkError};
 pub use outcome::{Outcome, Usage};
 pub use quantity::{QuantityError, parse_bytes, parse_cpus, parse_duration};
+pub use redacted::Redacted;

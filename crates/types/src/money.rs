@@ -14,10 +14,12 @@ const NANOS: u64 = 1_000_000_000;
 
 /// An amount of US dollars that is never negative. Sums stop at the largest
 /// amount instead of wrapping.
+///
+/// In JSON it is its decimal form, exact: `"0.0123"`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[serde(transparent)]
+#[serde(try_from = "String", into = "String")]
 pub struct Usd {
     nanos: u64,
 }
@@ -118,6 +120,24 @@ pub struct UsdError {
     text: String,
 }
 
+impl From<Usd> for String {
+    fn from(amount: Usd) -> Self {
+        let (whole, fraction) = (amount.nanos / NANOS, amount.nanos % NANOS);
+        if fraction == 0 {
+            return whole.to_string();
+        }
+        format!("{whole}.{fraction:09}").trim_end_matches('0').to_owned()
+    }
+}
+
+impl TryFrom<String> for Usd {
+    type Error = UsdError;
+
+    fn try_from(text: String) -> Result<Self, UsdError> {
+        text.parse()
+    }
+}
+
 impl FromStr for Usd {
     type Err = UsdError;
 
@@ -156,6 +176,15 @@ mod tests {
         }
         for text in ["", "$", ".", "-1", "1e3", "1,5", "0.0000000001", "99999999999", "NaN"] {
             assert!(text.parse::<Usd>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_json_form_is_exact() {
+        for (nanos, json) in [(0, "\"0\""), (5, "\"0.000000005\""), (1_250_000_000, "\"1.25\"")] {
+            let amount = Usd::from_nanos(nanos);
+            assert_eq!(serde_json::to_string(&amount).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Usd>(json).unwrap(), amount);
         }
     }
 
