@@ -1,0 +1,139 @@
+//! What comes out: the settings, complete and checked.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cofferdam_model::{PriceTable, Wire};
+use cofferdam_types::{Budget, Limits, ModelName, Network, Redacted};
+
+use crate::error::ConfigError;
+use crate::known::{BUILT_IN_MODELS, LOCAL_SERVERS, LocalServer};
+use crate::provider::Provider;
+use crate::url::BaseUrl;
+
+/// The product's settings.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The model that plans, directs and judges; `None` when nothing says which:
+    /// then look for one of the [`Settings::local_candidates`].
+    pub model: Option<ModelName>,
+    /// The model that writes code; `None` is the same one.
+    pub coder: Option<ModelName>,
+    /// The providers that are known, by their names.
+    pub providers: BTreeMap<String, Provider>,
+    /// What models cost.
+    pub prices: PriceTable,
+    /// What a job may use up.
+    pub budget: Budget,
+    /// The sandbox of a job.
+    pub sandbox: SandboxSettings,
+    /// How often a request that failed for a reason that may pass is made again.
+    pub retries: u32,
+    /// How long a model may be silent.
+    pub idle_timeout: Duration,
+    /// How many tokens an answer may have.
+    pub max_output: u32,
+    /// How many of them a model may think with, where that has to be asked for;
+    /// 0 is not at all.
+    pub thinking: u32,
+    /// The directory to work in, if one was named. One that `.env` named lies
+    /// beneath the directory of `.env`.
+    pub workspace: Option<PathBuf>,
+    /// What the user should be told: whatever of the workspace's decides where
+    /// requests go or where the work happens, and whatever of it was not used.
+    pub warnings: Vec<String>,
+}
+
+/// The sandbox of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// The back end's name, or `auto`. Not checked here: only the binary knows
+    /// the back ends.
+    pub backend: String,
+    /// The least isolation that will do, by its name; not checked here either.
+    pub require: Option<String>,
+    /// What may be reached from inside.
+    pub network: Network,
+    /// What may be used inside.
+    pub limits: Limits,
+}
+
+/// All that is needed to ask one model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSettings {
+    /// The model's whole name.
+    pub name: ModelName,
+    /// The wire protocol.
+    pub wire: Wire,
+    /// The address that the protocol's paths are put behind.
+    pub base_url: BaseUrl,
+    /// The key that may be sent there.
+    pub key: Option<Redacted<String>>,
+    /// How long the model may be silent.
+    pub idle_timeout: Duration,
+    /// How many tokens the model may think with; 0 is not at all.
+    pub thinking: u32,
+}
+
+impl Settings {
+    /// What is needed to ask a model.
+    ///
+    /// # Errors
+    /// When its provider is not known, lacks its key or its address, or when a key
+    /// would travel unencrypted.
+    pub fn endpoint(&self, name: &ModelName) -> Result<EndpointSettings, ConfigError> {
+        let provider_name = name.provider().to_owned();
+        if BUILT_IN_MODELS.contains(&provider_name.as_str()) {
+            return Err(ConfigError::BuiltIn { name: provider_name });
+        }
+        let Some(provider) = self.providers.get(&provider_name) else {
+            let known = self.providers.keys().cloned().collect();
+            return Err(ConfigError::UnknownProvider { provider: provider_name, known });
+        };
+        if name.model().is_empty() {
+            return Err(ConfigError::NoModelName { provider: provider_name });
+        }
+        let Some(base_url) = provider.base_url() else {
+            let variable = provider.url_variable().to_owned();
+            return Err(ConfigError::NoUrl { provider: provider_name, variable });
+        };
+        if provider.lacks_key() {
+            return Err(ConfigError::NoKey {
+                provider: provider_name,
+                variable: provider.key_variable().to_owned(),
+                notes: provider.notes().to_vec(),
+            });
+        }
+        if provider.key().is_some() && !provider.may_send_key_to(base_url) {
+            let host = base_url.host().to_owned();
+            return Err(ConfigError::PlainHttp { provider: provider_name, host });
+        }
+        Ok(EndpointSettings {
+            name: name.clone(),
+            wire: provider.wire(),
+            base_url: base_url.clone(),
+            key: provider.key().cloned(),
+            idle_timeout: self.idle_timeout,
+            thinking: self.thinking,
+        })
+    }
+
+    /// The model servers to look for when no model is set: on this machine, or
+    /// where the user has said they are.
+    #[must_use]
+    pub fn local_candidates(&self) -> Vec<LocalServer> {
+        let candidate = |(name, label): &(&str, &'static str)| {
+            let provider = self.providers.get(*name)?;
+            let (wire, base_url) = (provider.wire(), provider.base_url()?.clone());
+            Some(LocalServer { provider: (*name).to_owned(), label, wire, base_url })
+        };
+        LOCAL_SERVERS.iter().filter_map(candidate).collect()
+    }
+
+    /// The error when no model is set and none of the local servers has answered.
+    #[must_use]
+    pub fn no_model(&self) -> ConfigError {
+        ConfigError::NoModel { looked: self.local_candidates() }
+    }
+}
