@@ -8,9 +8,11 @@ mod error;
 mod family;
 mod price;
 mod request;
+mod wire;
 
 pub use assembler::Assembler;
 pub use error::ModelError;
 pub use family::Family;
 pub use price::PriceTable;
 pub use request::{Delta, DeltaStream, Model, Request};
+pub use wire::Wire;
