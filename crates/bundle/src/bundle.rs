@@ -1,0 +1,227 @@
+//! From the sandbox's archive to the ZIP: one entry after the other.
+
+use std::io::{self, Read, Write};
+
+use sha2::{Digest, Sha256};
+use tar::Entry;
+
+use crate::about::About;
+use crate::archive::{Archive, Finished};
+use crate::component;
+use crate::entries::{Head, Heads, What, broken};
+use crate::error::BundleError;
+use crate::links;
+use crate::manifest::{self, FileRow, LeftOutRow, Original, Renamed, Rows, hexadecimal};
+use crate::names::{Kind, LONGEST_PATH, Named, Names};
+use crate::source::Source;
+
+/// Entries of a workspace. Each takes about 200 bytes until the end.
+const MOST_ENTRIES: u64 = 1_000_000;
+
+/// Bytes of all names together; those in the archive are held until its end.
+const MOST_NAMES: u64 = 128 << 20;
+
+/// Places that the sandbox names of those it could not read.
+const NAMED_BY_SANDBOX: usize = 100;
+
+/// Bytes copied at once.
+const PIECE: usize = 64 << 10;
+
+/// A complete archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Files, directories and links, without the manifest.
+    pub entries: u64,
+    /// Files alone.
+    pub files: u64,
+    /// Bytes in the files.
+    pub content_bytes: u64,
+    /// What has another name than in the workspace.
+    pub renamed: u64,
+    /// What is left out, as far as it is named.
+    pub left_out: u64,
+    /// The manifest's name.
+    pub manifest: String,
+    /// Bytes of the archive itself.
+    pub archive_bytes: u64,
+    /// SHA-256 of the archive itself, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Writes the whole archive, and says what is in it.
+pub(crate) fn bundle<W: Write>(
+    mut source: Source,
+    about: &About,
+    out: W,
+) -> Result<(Summary, W), BundleError> {
+    let mut bundle = Bundle::new(Archive::new(out));
+    if let Err(error) = bundle.take_all(&mut source) {
+        // A source that failed makes an archive that looks broken.
+        return Err(match error {
+            BundleError::Broken { .. } => source.failure().unwrap_or(error),
+            other => other,
+        });
+    }
+    let archived = source.finish()?;
+    let complete = archived.skipped.len() < NAMED_BY_SANDBOX;
+    for (path, why) in archived.skipped {
+        bundle.leave_out(&path, &why)?;
+    }
+    bundle.finish(about, complete)
+}
+
+struct Bundle<W: Write> {
+    archive: Archive<W>,
+    names: Names,
+    rows: Rows,
+    /// Entries of the sandbox's archive so far, and the bytes of their names.
+    seen: u64,
+    name_bytes: u64,
+    entries: u64,
+    content_bytes: u64,
+    renamed: u64,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Bundle<W> {
+    fn new(archive: Archive<W>) -> Self {
+        Self {
+            archive,
+            names: Names::default(),
+            rows: Rows::new(),
+            seen: 0,
+            name_bytes: 0,
+            entries: 0,
+            content_bytes: 0,
+            renamed: 0,
+            buffer: vec![0; PIECE],
+        }
+    }
+
+    fn take_all(&mut self, source: &mut Source) -> Result<(), BundleError> {
+        let mut archive = tar::Archive::new(source);
+        let mut heads = Heads::default();
+        let entries = archive.entries().map_err(|error| broken(&error))?;
+        for entry in entries.raw(true) {
+            let mut entry = entry.map_err(|error| broken(&error))?;
+            if let Some(head) = heads.take(&mut entry)? {
+                self.count(&head)?;
+                self.take(&head, &mut entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts an entry against the limits, whatever becomes of it.
+    fn count(&mut self, head: &Head) -> Result<(), BundleError> {
+        self.seen += 1;
+        if self.seen > MOST_ENTRIES {
+            return Err(BundleError::TooMuch { limit: MOST_ENTRIES, what: "files" });
+        }
+        self.name_bytes += head.path.len().min(LONGEST_PATH) as u64;
+        if self.name_bytes > MOST_NAMES {
+            return Err(BundleError::TooMuch { limit: MOST_NAMES, what: "bytes of file names" });
+        }
+        Ok(())
+    }
+
+    fn take<R: Read>(
+        &mut self,
+        head: &Head,
+        content: &mut Entry<'_, R>,
+    ) -> Result<(), BundleError> {
+        if head.cut {
+            return self.leave_out(&head.path, "its path or its target is far too long");
+        }
+        // A link that is left out takes no name.
+        let target = match head.what {
+            What::Other(why) => return self.leave_out(&head.path, why),
+            What::Link => match links::target(&head.link, depth(&head.path)) {
+                Ok(target) => target,
+                Err(why) => return self.leave_out(&head.path, why),
+            },
+            What::File | What::Directory => "",
+        };
+        let kind = if head.what == What::Directory { Kind::Directory } else { Kind::Leaf };
+        let (path, changed) = match self.names.name(&head.path, kind) {
+            Named::Entry { path, changed } => (path, changed),
+            Named::Known => return Ok(()),
+            Named::TooLong => return self.leave_out(&head.path, "its path is too long"),
+        };
+        let original = changed.then(|| Original::of(&head.path));
+        self.entries += 1;
+        self.renamed += u64::from(changed);
+        match head.what {
+            What::File => return self.add_file(path, original, head, content),
+            What::Directory => self.archive.directory(&path, head.mode, head.changed)?,
+            What::Link | What::Other(_) => self.archive.link(&path, target, head.changed)?,
+        }
+        original.map_or(Ok(()), |original| self.rows.renamed.push(&Renamed { path, original }))
+    }
+
+    fn add_file<R: Read>(
+        &mut self,
+        path: String,
+        original: Option<Original>,
+        head: &Head,
+        content: &mut Entry<'_, R>,
+    ) -> Result<(), BundleError> {
+        let out = self.archive.file(&path, head.mode, head.changed, head.size)?;
+        let mut hash = Sha256::new();
+        let mut bytes = 0;
+        loop {
+            let count = match content.read(&mut self.buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(broken(&error)),
+            };
+            let piece = self.buffer.get(..count).unwrap_or_default();
+            hash.update(piece);
+            out.write_all(piece).map_err(BundleError::Output)?;
+            bytes += count as u64;
+        }
+        if bytes != head.size {
+            return Err(BundleError::Broken { what: "a file ends too early".to_owned() });
+        }
+        self.content_bytes += bytes;
+        let sha256 = hexadecimal(&hash.finalize());
+        self.rows.files.push(&FileRow { path, bytes, sha256, original })
+    }
+
+    fn leave_out(&mut self, path: &[u8], why: &str) -> Result<(), BundleError> {
+        let mut path = String::from_utf8_lossy(path).into_owned();
+        component::cut(&mut path, LONGEST_PATH);
+        self.rows.left_out.push(&LeftOutRow { path, why: why.to_owned() })
+    }
+
+    fn finish(mut self, about: &About, complete: bool) -> Result<(Summary, W), BundleError> {
+        let name = self.names.own(manifest::NAME, manifest::OTHER_NAME);
+        let now = about.at.map_or(0, |at| at.0 / 1000);
+        let out = self.archive.file(&name, 0o644, now, 0)?;
+        self.rows.write(about, &name, complete, out)?;
+        let comment = format!("Cofferdam job {}; the manifest is {name}", about.job);
+        let Finished { out, bytes, sha256 } = self.archive.finish(&comment)?;
+        let summary = Summary {
+            entries: self.entries,
+            files: self.rows.files.count(),
+            content_bytes: self.content_bytes,
+            renamed: self.renamed,
+            left_out: self.rows.left_out.count(),
+            manifest: name,
+            archive_bytes: bytes,
+            sha256: hexadecimal(&sha256),
+        };
+        Ok((summary, out))
+    }
+}
+
+/// How many directories a path is below the top.
+fn depth(path: &[u8]) -> usize {
+    let parts = path.split(|byte| *byte == b'/');
+    parts.filter(|part| !part.is_empty() && *part != b".").count().saturating_sub(1)
+}
+
+#[cfg(test)]
+#[path = "bundle_tests.rs"]
+mod tests;

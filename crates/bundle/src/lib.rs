@@ -1,0 +1,33 @@
+//! A workspace handed over as a ZIP, with a manifest of what is in it and how it
+//! came about.
+//!
+//! The archive is made while it is sent. What it takes in memory does not depend
+//! on the files' sizes: about 200 bytes for each entry, and the names. Nothing in
+//! a workspace is trusted: no name leads out or takes another one's place, on no
+//! system it may be unpacked on, and no link leads out. What is left out or had
+//! to be renamed stands in the manifest.
+//!
+//! An archive that could not be completed has no end, so that no reader takes it
+//! for a whole one.
+
+mod about;
+mod archive;
+mod bundle;
+mod component;
+mod entries;
+mod error;
+mod links;
+mod manifest;
+mod moment;
+mod names;
+mod output;
+mod plain;
+mod records;
+mod source;
+mod spool;
+
+pub use about::{About, CheckRun, CommandRun, IsolationUsed, ModelUsed, Status};
+pub use bundle::Summary;
+pub use error::BundleError;
+pub use manifest::{FileRow, LeftOutRow, MANIFEST_VERSION, Original};
+pub use output::{zip_file, zip_to};

@@ -1,0 +1,209 @@
+//! What a job's log says of it. The log is the only truth; nothing is guessed.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use cofferdam_types::{
+    Block, CallId, Ending, Event, JobSpec, Record, RequestId, Spent, ThreadId, Timestamp, Tokens,
+    ToolCall, ToolOutput, ToolStatus, Usd,
+};
+
+use crate::about::{About, CheckRun, CommandRun, IsolationUsed, ModelUsed, Status};
+use crate::component::cut;
+
+/// The tool whose calls are commands.
+const SHELL: &str = "bash";
+
+/// How its output's last line begins.
+const EXIT: &str = "exit code: ";
+
+/// The longest command that is shown whole, in bytes.
+const LONGEST_COMMAND: usize = 10_000;
+
+impl About {
+    /// What a job's log says of it so far; `None` where the log does not begin
+    /// with the job's creation.
+    #[must_use]
+    pub fn from_records(records: &[Record]) -> Option<Self> {
+        let (first, rest) = records.split_first()?;
+        let Event::Created { spec } = &first.event else { return None };
+        let mut reading = Reading::new(spec);
+        for record in rest {
+            reading.take(record);
+        }
+        Some(reading.finish(records.last().map(|record| record.at)))
+    }
+}
+
+/// What is known after a part of a log.
+struct Reading {
+    about: About,
+    /// The conversation of each question.
+    asked: HashMap<RequestId, ThreadId>,
+    /// Shell calls that models want and that have not begun.
+    wanted: HashMap<(ThreadId, String), CommandRun>,
+    /// The commands that have begun: places in the list.
+    begun: HashMap<CallId, usize>,
+    /// The last time a process took the job up, and the last event since.
+    working: Option<(Timestamp, Timestamp)>,
+}
+
+impl Reading {
+    fn new(spec: &JobSpec) -> Self {
+        let about = About {
+            job: spec.job,
+            task: Some(spec.task.clone()),
+            status: Status::Pending,
+            verified: false,
+            ending: None,
+            at: None,
+            isolation: None,
+            models: Vec::new(),
+            spent: Spent::default(),
+            checks: Vec::new(),
+            commands: Vec::new(),
+        };
+        Self {
+            about,
+            asked: HashMap::new(),
+            wanted: HashMap::new(),
+            begun: HashMap::new(),
+            working: None,
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
+        match &record.event {
+            Event::TakenUp { .. } => {
+                self.rest();
+                self.working = Some((record.at, record.at));
+                self.about.status = Status::Running;
+                self.about.ending = None;
+            }
+            Event::SandboxOpened { backend, grade, weaknesses, .. } => {
+                self.about.isolation = Some(IsolationUsed {
+                    backend: backend.clone(),
+                    grade: grade.clone(),
+                    weaknesses: weaknesses.clone(),
+                });
+            }
+            Event::ModelAsked { thread, request, role, model, .. } => {
+                self.asked.insert(*request, *thread);
+                let used = ModelUsed { role: *role, model: model.clone() };
+                if !self.about.models.contains(&used) {
+                    self.about.models.push(used);
+                }
+            }
+            Event::ModelAnswered { request, answer, cost } => {
+                self.about.spent.turns += 1;
+                self.pay(answer.tokens, *cost);
+                let thread = self.asked.get(request).copied().unwrap_or(ThreadId(0));
+                for block in &answer.blocks {
+                    if let Block::ToolCall(call) = block
+                        && let Some(command) = command_of(call)
+                    {
+                        self.wanted.insert((thread, call.id.clone()), command);
+                    }
+                }
+            }
+            Event::ModelFailed { tokens, cost, .. } if *tokens != Tokens::default() => {
+                self.pay(*tokens, *cost);
+            }
+            Event::ToolStarted { call, thread, id, .. } => {
+                if let Some(command) = self.wanted.remove(&(*thread, id.clone())) {
+                    self.begun.insert(*call, self.about.commands.len());
+                    self.about.commands.push(command);
+                }
+            }
+            Event::ToolEnded { call, output, .. } => {
+                let place = self.begun.remove(call);
+                if let Some(command) = place.and_then(|at| self.about.commands.get_mut(at)) {
+                    end(command, output);
+                }
+            }
+            Event::CheckEnded { attempt, results } => {
+                self.about.checks.extend(results.iter().map(|result| CheckRun {
+                    attempt: *attempt,
+                    command: result.command.clone(),
+                    passed: result.passed(),
+                    outcome: result.outcome.clone(),
+                    took: result.took,
+                }));
+            }
+            Event::Ending { ending } => self.end(ending),
+            Event::Ended { ending, spent, .. } => {
+                self.end(ending);
+                self.about.spent = *spent;
+                self.working = None;
+            }
+            _ => {}
+        }
+        if let Some((_, last)) = &mut self.working {
+            *last = record.at;
+        }
+    }
+
+    fn pay(&mut self, tokens: Tokens, cost: Option<Usd>) {
+        let spent = &mut self.about.spent;
+        spent.tokens += tokens;
+        match cost {
+            Some(cost) => spent.cost += cost,
+            None => spent.unpriced += 1,
+        }
+    }
+
+    fn end(&mut self, ending: &Ending) {
+        self.about.status = match ending {
+            Ending::Complete { .. } => Status::Complete,
+            Ending::Cancelled { .. } => Status::Cancelled,
+            _ => Status::Error,
+        };
+        self.about.ending = Some(ending.clone());
+    }
+
+    /// Nobody works on the job from here on.
+    fn rest(&mut self) {
+        if let Some((from, to)) = self.working.take() {
+            self.about.spent.time += to.since(from);
+        }
+    }
+
+    fn finish(mut self, at: Option<Timestamp>) -> About {
+        self.rest();
+        let verified = matches!(self.about.ending, Some(Ending::Complete { verified: true, .. }));
+        About { at, verified, ..self.about }
+    }
+}
+
+/// The command that a call runs, if it runs one.
+fn command_of(call: &ToolCall) -> Option<CommandRun> {
+    if call.name != SHELL {
+        return None;
+    }
+    let arguments = call.arguments.object().ok()?;
+    let mut command = arguments.get("command")?.as_str()?.to_owned();
+    if command.len() > LONGEST_COMMAND {
+        cut(&mut command, LONGEST_COMMAND);
+        command.push_str(" […]");
+    }
+    let background = arguments.get("background").and_then(|value| value.as_bool());
+    let background = background.unwrap_or_default();
+    Some(CommandRun { command, background, status: None, exit: None, took: Duration::ZERO })
+}
+
+fn end(command: &mut CommandRun, output: &ToolOutput) {
+    command.status = Some(output.status);
+    command.took = output.took;
+    let has_exit =
+        matches!(output.status, ToolStatus::Done | ToolStatus::Failed | ToolStatus::Unknown);
+    if has_exit && !command.background {
+        // The last one is ours: what the command itself printed is before it.
+        let text = output.plain_text();
+        let line = text.lines().rev().find_map(|line| line.strip_prefix(EXIT));
+        command.exit = line.map(str::to_owned);
+    }
+}
+
+#[cfg(test)]
+#[path = "records_tests.rs"]
+mod tests;
