@@ -1,6 +1,11 @@
 //! The words of the command line.
 
-use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use cofferdam_sandbox::{Audit, Changes, Lifetime, Spec, Workspace};
+use cofferdam_types::{Limits, SandboxId, Usd, parse_duration};
 
 use crate::sandbox_options::SandboxOptions;
 
@@ -14,6 +19,14 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Give it a task, get working code
+    ///
+    /// The agent works on the files of the current directory (or --workspace) in
+    /// a sandbox: no network, and none of your other files, variables or keys.
+    /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but a check fails, 4 a
+    /// limit was reached, 5 the model could not be reached or refused, 6 the
+    /// sandbox could not be made, 130 interrupted, 143 terminated.
+    Run(Box<RunArguments>),
     /// Run one command in a fresh sandbox
     ///
     /// The command gets an empty /workspace (or the directory given by
@@ -30,6 +43,17 @@ pub(crate) enum Verb {
 pub(crate) struct ExecArguments {
     #[command(flatten)]
     pub(crate) sandbox: SandboxOptions,
+    /// The directory to work in; it gets the changes when the command has ended
+    /// [default: an empty one, thrown away]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Where changes to --workspace are kept until then: on disk they survive
+    /// whatever dies, in memory --disk limits them for ordinary users too
+    #[arg(long, value_name = "PLACE", default_value = "disk")]
+    changes: ChangesPlace,
+    /// End the command after this time [default: never]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
     /// Print one JSON event a line, the last one telling how it ended
     #[arg(long)]
     pub(crate) json: bool,
@@ -43,6 +67,96 @@ pub(crate) struct ExecArguments {
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+impl ExecArguments {
+    /// The sandbox these arguments ask for.
+    pub(crate) fn spec(&self) -> Spec {
+        Spec {
+            id: SandboxId::generate(),
+            limits: Limits {
+                wall_time: self.timeout,
+                output: self.output,
+                ..self.sandbox.limits()
+            },
+            network: self.sandbox.network(),
+            workspace: match &self.workspace {
+                Some(directory) => Workspace::Directory(directory.clone()),
+                None => Workspace::Scratch,
+            },
+            changes: match self.changes {
+                ChangesPlace::Disk => Changes::OnDisk,
+                ChangesPlace::Memory => Changes::InMemory,
+            },
+            root: self.sandbox.root(),
+            lifetime: Lifetime::Owned,
+            audit: Audit::On,
+            require: self.sandbox.required(),
+        }
+    }
+}
+
+/// Where changes are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ChangesPlace {
+    /// On the host's disk
+    Disk,
+    /// In memory
+    Memory,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// What is to be done, in your words; `-` reads it from stdin. With --resume
+    /// or --last: what to tell the agent before it goes on
+    #[arg(value_name = "TASK")]
+    pub(crate) task: Option<String>,
+    /// The model that plans and directs: PROVIDER/NAME, demo, or replay/ID
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// The model that writes code when it is delegated to [default: the same]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) coder: Option<String>,
+    /// The directory to work in; made if it is not there [default: the current
+    /// one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// A command that proves the work done: run in a clean copy of the workspace
+    /// without network. Can be given several times
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) check: Vec<String>,
+    /// How often the work may be handed in and fail a check [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) attempts: Option<u32>,
+    /// Put the result into this ZIP file as well
+    #[arg(long, value_name = "FILE.zip")]
+    pub(crate) out: Option<PathBuf>,
+    /// Stop after so many answers of models
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_turns: Option<u32>,
+    /// Stop before this much money is spent
+    #[arg(long, value_name = "USD")]
+    pub(crate) max_cost: Option<Usd>,
+    /// Stop before so many tokens are used
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Stop after this time
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Go on with an earlier job: its id, the beginning of it, or its transcript
+    #[arg(long, value_name = "ID", conflicts_with_all = ["last", "check", "attempts", "workspace"])]
+    pub(crate) resume: Option<String>,
+    /// Go on with the job that was begun last
+    #[arg(long, conflicts_with_all = ["check", "attempts", "workspace"])]
+    pub(crate) last: bool,
+    /// Print one JSON event a line, the last one telling how it ended
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing but what went wrong and how it ended
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxOptions,
 }
 
 #[derive(Debug, Args)]

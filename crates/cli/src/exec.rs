@@ -69,12 +69,12 @@ async fn attempt(
     signals: &mut Signals,
 ) -> Result<Ended, Failed> {
     let usage_error = |cause: String| (Problem::option(cause), 2);
-    let backend = product.backend(&arguments.sandbox.sandbox).map_err(|problem| (problem, 2))?;
+    let backend = product.backend(arguments.sandbox.backend()).map_err(|problem| (problem, 2))?;
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
-    let spec = arguments.sandbox.spec(arguments.output);
+    let spec = arguments.spec();
     let trail = match &arguments.audit {
-        Some(path) if arguments.sandbox.workspace().is_some_and(|w| trail::is_within(path, w)) => {
+        Some(path) if arguments.workspace.as_ref().is_some_and(|w| trail::is_within(path, w)) => {
             let path = path.display();
             return Err(usage_error(format!("--audit {path} is in the directory of --workspace")));
         }

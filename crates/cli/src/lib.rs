@@ -10,12 +10,14 @@ mod events;
 mod exec;
 mod interruption;
 mod problem;
+mod run;
 mod sandbox_options;
 mod show;
 mod streams;
 mod terminal;
 mod trail;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -24,10 +26,16 @@ use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
 
+pub use run::ModelMaker;
+
 /// What the command line works with; the binary fills it in.
 pub struct Product {
     /// The back ends, in order of preference.
     pub backends: Vec<Arc<dyn Backend>>,
+    /// What makes models.
+    pub models: Box<dyn ModelMaker>,
+    /// Where the product keeps its files.
+    pub home: PathBuf,
 }
 
 impl Product {
@@ -61,6 +69,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     };
     let code = runtime.block_on(async {
         match arguments.verb {
+            Verb::Run(arguments) => run::run(&product, *arguments).await,
             Verb::Exec(arguments) => exec::run(&product, *arguments).await,
             Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
         }
@@ -73,10 +82,13 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
 /// Tells a failure that came before anything could begin.
 fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
     match verb {
-        Verb::Exec(arguments) if arguments.json => {
-            streams::print(&events::Event::Failed { problem }.line());
-        }
+        Verb::Exec(arguments) if arguments.json => told_as_json(problem),
+        Verb::Run(arguments) if arguments.json => told_as_json(problem),
         _ => streams::tell(&problem.to_string()),
     }
     ExitCode::from(code)
+}
+
+fn told_as_json(problem: &problem::Problem) {
+    streams::print(&events::Event::Failed { problem }.line());
 }

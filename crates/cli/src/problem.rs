@@ -2,8 +2,13 @@
 
 use std::fmt::Write as _;
 
+use cofferdam_config::ConfigError;
+use cofferdam_runtime::{DriveError, JournalError};
 use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
+use cofferdam_types::{JobId, ModelName};
 use serde::Serialize;
+
+use crate::run::NotFound;
 
 /// A failure, told. Each code has a page in `docs/errors/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,6 +45,83 @@ impl Problem {
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let cause = format!("{}: {error}", path.display());
         Self::new("CLI-004", "cannot write a file", cause, "name a file that can be written")
+    }
+
+    /// A workspace that is too much.
+    pub(crate) fn workspace(path: &std::path::Path) -> Self {
+        let cause = format!("{} is no project", path.display());
+        let remedy = "go into a project's directory, or name one (also a new one) with --workspace";
+        Self::new("RUN-001", "this is no place to work in", cause, remedy)
+    }
+
+    /// A configuration that makes no sense, or lacks something.
+    pub(crate) fn config(error: &ConfigError) -> Self {
+        Self::new("RUN-002", "the configuration does not do", chain(error), &error.remedy())
+    }
+
+    /// A model that cannot be used.
+    pub(crate) fn model(name: &ModelName, cause: String) -> Self {
+        let what = format!("{name} cannot be used");
+        Self::new("RUN-003", &what, cause, "mend its address or key: docs/configuration.md")
+    }
+
+    /// A limit on money for a model whose price is not known.
+    pub(crate) fn price(name: &ModelName) -> Self {
+        let remedy = format!(
+            "leave --max-cost out, or set the price: [prices.\"{name}\"] in the configuration"
+        );
+        let cause = format!("what {name} costs is not known");
+        Self::new("RUN-004", "the cost cannot be limited", cause, &remedy)
+    }
+
+    /// A job that cannot be found.
+    pub(crate) fn job(name: &str, error: &NotFound) -> Self {
+        let (cause, remedy) = match error {
+            NotFound::None => (
+                format!("there is no job {name:?}"),
+                "the transcripts of jobs are in history/ of COFFERDAM_HOME".to_owned(),
+            ),
+            NotFound::Several(jobs) => {
+                let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+                (
+                    format!("several jobs are called {name:?}"),
+                    format!("one of: {}", jobs.join(", ")),
+                )
+            }
+            NotFound::Unreadable(error) => {
+                (error.to_string(), "make the directory history/ readable".to_owned())
+            }
+        };
+        Self::new("RUN-005", "no such job", cause, &remedy)
+    }
+
+    /// A job that needs nothing more.
+    pub(crate) fn complete(job: JobId) -> Self {
+        let cause = format!("job {job} is complete");
+        Self::new("RUN-006", "nothing to go on with", cause, "say what else is to be done: TASK")
+    }
+
+    /// A transcript that cannot be read or written.
+    pub(crate) fn transcript(error: &JournalError) -> Self {
+        let remedy = match error {
+            JournalError::Busy { .. } => "wait for the other process, or stop it",
+            JournalError::File { .. } => "make room on the disk, or mend the permissions",
+            JournalError::Garbled { .. } => "restore the file, or begin a new job",
+        };
+        Self::new("RUN-007", "the job's transcript cannot be used", chain(error), remedy)
+    }
+
+    /// A transcript that is no job's.
+    pub(crate) fn unusable(path: &std::path::Path, cause: &str) -> Self {
+        let cause = format!("{}: {cause}", path.display());
+        let remedy = "restore the file, use a newer release, or begin a new job";
+        Self::new("RUN-007", "the job's transcript cannot be used", cause, remedy)
+    }
+
+    /// A job that could not be driven to its end.
+    pub(crate) fn drive(error: &DriveError) -> Self {
+        let remedy = "make room on the disk, then go on with --resume";
+        Self::new("RUN-008", "the job stopped without an end", chain(error), remedy)
     }
 
     /// A back end that there is none of.
@@ -123,7 +205,7 @@ impl std::fmt::Display for Problem {
 }
 
 /// An error with all its sources, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -165,7 +247,7 @@ mod tests {
         let words = source.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
         let is_code = |word: &&str| {
             let (prefix, number) = word.split_once('-').unwrap_or_default();
-            ["CLI", "SBX"].contains(&prefix) && number.parse::<u32>().is_ok()
+            ["CLI", "RUN", "SBX"].contains(&prefix) && number.parse::<u32>().is_ok()
         };
         let mut used: Vec<String> = words.filter(is_code).map(str::to_owned).collect();
         used.sort();

@@ -2,12 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use cofferdam_sandbox::{Audit, Changes, Grade, Lifetime, Root, Spec, Workspace};
-use cofferdam_types::{Limits, Network, SandboxId, parse_bytes, parse_cpus, parse_duration};
+use cofferdam_config::SandboxFlags;
+use cofferdam_sandbox::{Grade, Root};
+use cofferdam_types::{Limits, Network, parse_bytes, parse_cpus};
 
 /// The least memory a sandbox can be made with.
 const LEAST_MEMORY: u64 = 4 << 20;
@@ -20,38 +20,28 @@ pub(crate) type Variable = (Vec<u8>, Vec<u8>);
 #[command(next_help_heading = "Sandbox")]
 pub(crate) struct SandboxOptions {
     /// Memory of all its processes together, temporary files included
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_memory)]
-    memory: u64,
-    /// CPUs it may use
-    #[arg(long, value_name = "N", default_value = "2", value_parser = parse_cpus)]
-    cpus: u32,
-    /// Processes and threads alive at once
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(4..))]
-    pids: u32,
-    /// What the workspace may grow by
-    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = parse_bytes)]
-    disk: u64,
-    /// Files and directories the workspace may grow by
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
-    inodes: u64,
-    /// Files one process may have open
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(32..))]
-    open_files: u32,
-    /// End a command after this time [default: never]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    timeout: Option<Duration>,
-    /// What it may reach: none, open, or allow:HOST[:PORT],…
-    #[arg(long, value_name = "NETWORK", default_value = "none")]
-    network: Network,
-    /// The directory to work in; it gets the changes when the command has ended
-    /// [default: an empty one, thrown away]
-    #[arg(long, value_name = "DIR")]
-    workspace: Option<PathBuf>,
-    /// Where changes to --workspace are kept until then: on disk they survive
-    /// whatever dies, in memory --disk limits them for ordinary users too
-    #[arg(long, value_name = "PLACE", default_value = "disk")]
-    changes: ChangesPlace,
-    /// A variable for the command; without =VALUE, your own
+    /// [default: 2G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    memory: Option<u64>,
+    /// CPUs it may use [default: 2]
+    #[arg(long, value_name = "N", value_parser = parse_cpus)]
+    cpus: Option<u32>,
+    /// Processes and threads alive at once [default: 512]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(4..))]
+    pids: Option<u32>,
+    /// What the workspace may grow by [default: 2G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    disk: Option<u64>,
+    /// Files and directories the workspace may grow by [default: 200000]
+    #[arg(long, value_name = "N")]
+    inodes: Option<u64>,
+    /// Files one process may have open [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(32..))]
+    open_files: Option<u32>,
+    /// What it may reach: none, open, or allow:HOST[:PORT],… [default: none]
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<Network>,
+    /// A variable for its commands; without =VALUE, your own
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
     /// A directory of yours that may be read, at the same path
@@ -60,21 +50,12 @@ pub(crate) struct SandboxOptions {
     /// A directory with a root file system, in place of this machine's programs
     #[arg(long, value_name = "DIR", conflicts_with = "read")]
     image: Option<PathBuf>,
-    /// The back end
-    #[arg(long, value_name = "NAME", default_value = "auto")]
-    pub(crate) sandbox: String,
-    /// Refuse to run with less isolation than this
-    #[arg(long, value_name = "GRADE", default_value = "contained")]
-    require: RequiredGrade,
-}
-
-/// Where changes are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ChangesPlace {
-    /// On the host's disk
-    Disk,
-    /// In memory
-    Memory,
+    /// The back end [default: auto]
+    #[arg(long, value_name = "NAME")]
+    sandbox: Option<String>,
+    /// Refuse to run with less isolation than this [default: contained]
+    #[arg(long, value_name = "GRADE")]
+    require: Option<RequiredGrade>,
 }
 
 /// How strong the isolation must be.
@@ -89,46 +70,62 @@ enum RequiredGrade {
 }
 
 impl SandboxOptions {
-    /// The sandbox these options ask for.
-    pub(crate) fn spec(&self, output: Option<u64>) -> Spec {
-        Spec {
-            id: SandboxId::generate(),
-            limits: Limits {
-                memory: self.memory,
-                milli_cpus: self.cpus,
-                pids: self.pids,
-                disk: self.disk,
-                inodes: self.inodes,
-                open_files: self.open_files,
-                wall_time: self.timeout,
-                output,
-            },
+    /// The back end's name.
+    pub(crate) fn backend(&self) -> &str {
+        self.sandbox.as_deref().unwrap_or("auto")
+    }
+
+    /// What was asked for, for the layers of the configuration.
+    pub(crate) fn flags(&self) -> SandboxFlags {
+        SandboxFlags {
+            backend: self.sandbox.clone(),
+            require: self.require.map(|grade| Grade::from(grade).to_string()),
+            memory: self.memory,
+            milli_cpus: self.cpus,
+            pids: self.pids,
+            disk: self.disk,
+            inodes: self.inodes,
+            open_files: self.open_files,
+            wall_time: None,
             network: self.network.clone(),
-            workspace: match &self.workspace {
-                Some(directory) => Workspace::Directory(directory.clone()),
-                None => Workspace::Scratch,
-            },
-            changes: match self.changes {
-                ChangesPlace::Disk => Changes::OnDisk,
-                ChangesPlace::Memory => Changes::InMemory,
-            },
-            root: match &self.image {
-                Some(image) => Root::Image(image.clone()),
-                None => Root::Host { readable: self.read.clone() },
-            },
-            lifetime: Lifetime::Owned,
-            audit: Audit::On,
-            require: match self.require {
-                RequiredGrade::Contained => Grade::Contained,
-                RequiredGrade::Bounded => Grade::Bounded,
-                RequiredGrade::Virtual => Grade::Virtual,
-            },
         }
     }
 
-    /// The directory to work in.
-    pub(crate) fn workspace(&self) -> Option<&Path> {
-        self.workspace.as_deref()
+    /// What may be used inside.
+    pub(crate) fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            memory: self.memory.unwrap_or(usual.memory),
+            milli_cpus: self.cpus.unwrap_or(usual.milli_cpus),
+            pids: self.pids.unwrap_or(usual.pids),
+            disk: self.disk.unwrap_or(usual.disk),
+            inodes: self.inodes.unwrap_or(usual.inodes),
+            open_files: self.open_files.unwrap_or(usual.open_files),
+            ..usual
+        }
+    }
+
+    /// What may be reached from inside.
+    pub(crate) fn network(&self) -> Network {
+        self.network.clone().unwrap_or(Network::None)
+    }
+
+    /// The least isolation that will do.
+    pub(crate) fn required(&self) -> Grade {
+        self.require.map_or(Grade::Contained, Grade::from)
+    }
+
+    /// Directories that can be read, and the image.
+    pub(crate) fn programs(&self) -> (Vec<PathBuf>, Option<PathBuf>) {
+        (self.read.clone(), self.image.clone())
+    }
+
+    /// What the programs inside are.
+    pub(crate) fn root(&self) -> Root {
+        match &self.image {
+            Some(image) => Root::Image(image.clone()),
+            None => Root::Host { readable: self.read.clone() },
+        }
     }
 
     /// The variables for commands, as bytes: neither names nor values need be
@@ -156,6 +153,16 @@ impl SandboxOptions {
             }
         }
         Ok(variables)
+    }
+}
+
+impl From<RequiredGrade> for Grade {
+    fn from(required: RequiredGrade) -> Self {
+        match required {
+            RequiredGrade::Contained => Self::Contained,
+            RequiredGrade::Bounded => Self::Bounded,
+            RequiredGrade::Virtual => Self::Virtual,
+        }
     }
 }
 
@@ -187,19 +194,18 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_limits() {
-        let spec = parse(&[]).unwrap().spec(None);
-        assert_eq!(spec.limits, Limits::default());
-        assert_eq!(spec.network, Network::None);
-        assert!(matches!(spec.workspace, Workspace::Scratch));
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.limits(), Limits::default());
+        assert_eq!(options.network(), Network::None);
+        assert_eq!((options.backend(), options.required()), ("auto", Grade::Contained));
     }
 
     #[test]
     fn amounts_are_read_as_people_write_them() {
-        let words = ["--memory", "512M", "--cpus", "0.5", "--disk", "1G", "--timeout", "90s"];
-        let limits = parse(&words).unwrap().spec(None).limits;
+        let limits =
+            parse(&["--memory", "512M", "--cpus", "0.5", "--disk", "1G"]).unwrap().limits();
         assert_eq!((limits.memory, limits.milli_cpus), (512 << 20, 500));
         assert_eq!(limits.disk, 1 << 30);
-        assert_eq!(limits.wall_time, Some(Duration::from_secs(90)));
     }
 
     #[test]
@@ -208,7 +214,6 @@ mod tests {
             (["--memory", "lots"], "a size such as 512M"),
             (["--cpus", "0"], "a number of CPUs"),
             (["--network", "maybe"], "use none, open or allow:"),
-            (["--timeout", "soon"], "a time such as 60s"),
             (["--pids", "1"], "4.."),
             (["--memory", "64K"], "less than 4M"),
         ] {

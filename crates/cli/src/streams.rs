@@ -33,6 +33,16 @@ pub(crate) fn stdin_is_empty() -> bool {
     kind == rustix::fs::FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3)
 }
 
+/// All of our stdin, as text.
+pub(crate) fn read_all_text() -> io::Result<String> {
+    use std::io::Read;
+    /// No task is longer.
+    const LONGEST: u64 = 4 << 20;
+    let mut text = String::new();
+    std::io::stdin().take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Our stdin, piece by piece; it ends with our stdin.
 pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
     let (sender, receiver) = mpsc::channel(WAITING);

@@ -155,6 +155,15 @@ impl Run {
         }
     }
 
+    /// How it ends, once that is decided.
+    #[must_use]
+    pub fn ending(&self) -> Option<&Ending> {
+        match &self.stage {
+            Stage::Ending(ending) | Stage::Ended(ending) => Some(ending),
+            _ => None,
+        }
+    }
+
     /// The plan as it is now.
     #[must_use]
     pub fn plan(&self) -> &[PlanStep] {

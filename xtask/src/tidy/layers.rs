@@ -30,20 +30,43 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         &["egress", "embedded", "guest-protocol", "native-supervisor", "sandbox", "types"],
     ),
     // Shell: where pure meets I/O.
-    ("tools", &["sandbox", "types"]),
-    ("runtime", &["context", "engine", "model", "sandbox", "store", "tools", "types"]),
+    ("tools", &["guest-protocol", "sandbox", "types"]),
+    (
+        "runtime",
+        &["context", "engine", "guest-protocol", "model", "sandbox", "store", "tools", "types"],
+    ),
+    ("bundle", &["guest-protocol", "sandbox", "types"]),
     ("fleet", &["model", "runtime", "sandbox", "store", "types"]),
     // Edge: what people and programs touch.
     ("api", &["types"]),
     ("client", &["api", "types"]),
     ("server", &["api", "fleet", "types"]),
-    ("cli", &["api", "client", "guest-protocol", "sandbox", "types"]),
+    ("config", &["model", "types"]),
+    ("view", &["model", "types"]),
+    (
+        "cli",
+        &[
+            "api",
+            "bundle",
+            "client",
+            "config",
+            "engine",
+            "guest-protocol",
+            "model",
+            "runtime",
+            "sandbox",
+            "tools",
+            "types",
+            "view",
+        ],
+    ),
     ("tui", &["client", "types"]),
     // The binary, which alone knows the adapters.
     (
         "cofferdam",
         &[
             "cli",
+            "config",
             "egress",
             "model",
             "model-*",

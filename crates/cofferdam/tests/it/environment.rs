@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use crate::home::Home;
+use crate::processes;
 
 #[test]
 fn nothing_of_the_callers_environment_is_inside() {
@@ -29,6 +30,30 @@ pub(crate) fn no_canaries(home: &Home) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names, ["HOME", "LANG", "PATH", "PWD", "TERM", "USER"]);
+}
+
+#[test]
+fn who_serves_the_sandbox_has_nothing_of_the_callers_environment_in_memory() {
+    let home = Home::new();
+    // Of two pieces, so that only a variable has it in one.
+    let secret = format!("canary{}", home.mark());
+    let running = home
+        .exec(["--", "sh", "-c", "echo ready; exec sleep 1000"])
+        .env("ANTHROPIC_API_KEY", &secret)
+        .spawn();
+    running.until_it_says("ready\n");
+    assert!(processes::remembers(running.pid(), &secret), "the caller has it");
+    let mut served = home.supervisors();
+    assert_eq!(served.len(), 1, "{served:?}");
+    served.extend(processes::children(served[0]));
+    assert_eq!(served.len(), 2, "a supervisor and a guest: {served:?}");
+    for pid in served {
+        assert!(!processes::remembers(pid, &secret), "{:?}", processes::name(pid));
+        let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
+        assert_eq!(arguments.trim_end_matches('\0'), "cofferdam-supervisor");
+    }
+    running.signal(rustix::process::Signal::TERM);
+    running.wait().expect_code(143);
 }
 
 #[test]

@@ -95,6 +95,21 @@ impl Running {
         kill(self.pid(), signal);
     }
 
+    /// Its stdout so far.
+    pub(crate) fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.stdout.so_far()).into_owned()
+    }
+
+    /// How many whole lines it has written to stdout.
+    pub(crate) fn lines_so_far(&self) -> usize {
+        self.stdout.so_far().iter().filter(|byte| **byte == b'\n').count()
+    }
+
+    /// Whether nothing more will come on its stdout.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stdout.reader.is_finished()
+    }
+
     /// Waits until its stdout so far ends with `text`.
     pub(crate) fn until_it_says(&self, text: &str) {
         eventually(&format!("output that ends with {text:?}"), || {

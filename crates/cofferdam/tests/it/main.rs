@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests may panic")]
 #![expect(clippy::disallowed_methods, reason = "the program under test runs on the host")]
 
+mod agent;
 mod home;
 mod invocation;
 mod processes;
@@ -17,6 +18,10 @@ mod killed;
 mod limits;
 mod options;
 mod pty;
+mod run;
+mod run_faults;
+mod run_killed;
+mod run_samples;
 mod stdin;
 mod trail;
 mod user;

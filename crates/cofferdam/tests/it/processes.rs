@@ -1,6 +1,7 @@
 //! The machine's processes, as `/proc` tells them.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The numbers of all processes.
@@ -29,6 +30,36 @@ pub(crate) fn touches(pid: i32, directory: &Path) -> bool {
     let own = Path::new("/proc").join(pid.to_string());
     let open = fs::read_dir(own.join("fd")).into_iter().flatten().flatten();
     within(&own.join("cwd")) || open.into_iter().any(|entry| within(&entry.path()))
+}
+
+/// The children of a process.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    };
+    all().into_iter().filter(|child| parent(*child) == Some(pid)).collect()
+}
+
+/// Whether a process has `text` in memory of its own.
+pub(crate) fn remembers(pid: i32, text: &str) -> bool {
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let held = |line: &str| {
+        let mut words = line.split(' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        if !words.next()?.starts_with("rw") {
+            return None;
+        }
+        let start = u64::from_str_radix(start, 16).ok()?;
+        let length = u64::from_str_radix(end, 16).ok()? - start;
+        let mut bytes = vec![0; usize::try_from(length).ok()?];
+        memory.read_exact_at(&mut bytes, start).ok()?;
+        Some(bytes.windows(text.len()).any(|window| window == text.as_bytes()))
+    };
+    let found: Vec<bool> = maps.lines().filter_map(held).collect();
+    assert!(!found.is_empty(), "nothing of the memory of {pid} could be read");
+    found.contains(&true)
 }
 
 /// A number of bytes that `/proc/PID/status` tells.

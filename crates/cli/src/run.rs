@@ -1,0 +1,325 @@
+//! `cofferdam run`: one task here, watched; the result is in the workspace.
+
+mod history;
+mod job;
+mod models;
+mod screen;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use cofferdam_config::{Flags, Settings, Sources, load};
+use cofferdam_runtime::{Delivery, Driver, Notice, Order, drive};
+use cofferdam_sandbox::Files;
+use cofferdam_types::{Cancel, Ending, Record};
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use crate::Product;
+use crate::arguments::RunArguments;
+use crate::interruption::{Asked, Signals};
+use crate::problem::Problem;
+use crate::streams;
+
+use history::History;
+use screen::Screen;
+
+pub(crate) use history::NotFound;
+pub use models::ModelMaker;
+
+/// Notices that wait for the screen; then the job waits.
+const WAITING: usize = 256;
+
+/// A failure with the exit code that goes with it.
+type Failed = (Problem, u8);
+
+/// Exit codes of jobs.
+mod code {
+    pub(super) const FAILED: u8 = 1;
+    pub(super) const USAGE: u8 = 2;
+    pub(super) const UNVERIFIED: u8 = 3;
+    pub(super) const LIMIT: u8 = 4;
+    pub(super) const MODEL: u8 = 5;
+    pub(super) const SANDBOX: u8 = 6;
+}
+
+/// Does the task; returns the exit code.
+pub(crate) async fn run(product: &Product, arguments: RunArguments) -> ExitCode {
+    let mut screen = Screen::new(&arguments);
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            screen.failed(&Problem::runtime(&error)).await;
+            screen.finish().await;
+            return ExitCode::from(code::FAILED);
+        }
+    };
+    let result = tokio::select! {
+        result = attempt(product, &arguments, &mut screen) => result,
+        asked = first(&mut signals) => Ok(Begun::Not(asked)),
+    };
+    let code = match result {
+        Ok(Begun::Job(driver, journal)) => {
+            watch(*driver, *journal, &mut screen, &mut signals).await
+        }
+        Ok(Begun::Not(asked)) => Ok(asked.exit_code()),
+        Err(failed) => Err(failed),
+    };
+    let code = match code {
+        Ok(code) => code,
+        Err((problem, code)) => {
+            screen.failed(&problem).await;
+            code
+        }
+    };
+    // The sandbox is gone by now. Only readers of ours can still keep us.
+    tokio::select! {
+        () = screen.finish() => ExitCode::from(code),
+        asked = signals.insistence() => ExitCode::from(asked.map_or(code, Asked::exit_code)),
+    }
+}
+
+/// What came of preparing.
+enum Begun {
+    /// A job to be driven, and its log.
+    Job(Box<Watched>, Box<cofferdam_runtime::Journal>),
+    /// Nothing: a signal was faster.
+    Not(Asked),
+}
+
+/// A job with the ends of its channels.
+struct Watched {
+    driver: Driver,
+    orders: mpsc::Sender<Order>,
+    notices: mpsc::Receiver<Notice>,
+}
+
+/// Waits to be asked to end.
+async fn first(signals: &mut Signals) -> Asked {
+    loop {
+        match signals.next().await {
+            Asked::Resize => {}
+            asked => return asked,
+        }
+    }
+}
+
+/// Everything up to the moment when the job is driven.
+async fn attempt(
+    product: &Product,
+    arguments: &RunArguments,
+    screen: &mut Screen,
+) -> Result<Begun, Failed> {
+    let usage = |problem: Problem| (problem, code::USAGE);
+    let history = History::of(&product.home);
+    let sources = Sources::of_this_process(flags(arguments))
+        .map_err(|error| usage(Problem::option(format!("the current directory: {error}"))))?;
+    let settings = load(&sources).map_err(|error| usage(Problem::config(&error)))?;
+    for warning in &settings.warnings {
+        screen.warn(warning).await;
+    }
+    let earlier = match (&arguments.resume, arguments.last) {
+        (Some(name), _) => Some((name.clone(), history.find(name))),
+        (None, true) => Some(("--last".to_owned(), history.last())),
+        (None, false) => None,
+    };
+    let (job, say) = match earlier {
+        Some((name, found)) => {
+            let path = found.map_err(|error| usage(Problem::job(&name, &error)))?;
+            let say = arguments.task.as_deref().map(read_task).transpose().map_err(usage)?;
+            (job::resume(&path, arguments).map_err(usage)?, say)
+        }
+        None => (begin(product, arguments, &settings, &history).await?, None),
+    };
+    screen.remember(&job.records);
+    let spec = job.run.spec();
+    let engine = job::engine(&settings, spec);
+    job::check_prices(&engine, spec).map_err(usage)?;
+    let names = (&spec.orchestrator, &spec.coder);
+    let models = models::make(&*product.models, &settings, &history, names).map_err(usage)?;
+    let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
+    // What an earlier life left behind is brought home before anybody looks.
+    if let Err(error) = backend.reconcile().await {
+        screen.warn(&Problem::remains(&error).to_string()).await;
+    }
+    let outputs = product.home.join("jobs").join(spec.job.to_string()).join("outputs");
+    let (orders, orders_here) = mpsc::channel(WAITING);
+    let (notices_there, notices) = mpsc::channel(WAITING);
+    if let Some(text) = say {
+        // There is room: nothing was sent yet.
+        orders.try_send(Order::Say(text)).ok();
+    }
+    let delivery =
+        arguments.out.clone().map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>);
+    let driver = Driver {
+        records: job.records,
+        run: job.run,
+        settings: engine,
+        models,
+        backend,
+        outputs,
+        delivery,
+        orders: orders_here,
+        notices: notices_there,
+    };
+    Ok(Begun::Job(Box::new(Watched { driver, orders, notices }), Box::new(job.journal)))
+}
+
+/// Begins a new job.
+async fn begin(
+    product: &Product,
+    arguments: &RunArguments,
+    settings: &Settings,
+    history: &History,
+) -> Result<job::Job, Failed> {
+    let usage = |problem: Problem| (problem, code::USAGE);
+    let Some(task) = arguments.task.as_deref() else {
+        let cause = "no task: say what is to be done, or name a job with --resume";
+        return Err(usage(Problem::option(cause.to_owned())));
+    };
+    let task = read_task(task).map_err(usage)?;
+    let names = models::choose(&*product.models, settings)
+        .await
+        .map_err(|error| (Problem::config(&error), code::MODEL))?;
+    let workspace = workspace(arguments, settings).map_err(usage)?;
+    let spec = job::spec(arguments, settings, task, names, workspace).map_err(usage)?;
+    // A job that cannot be done is not begun.
+    product.backend(&spec.place.sandbox).map_err(usage)?;
+    job::check_prices(&job::engine(settings, &spec), &spec).map_err(usage)?;
+    models::make(&*product.models, settings, history, (&spec.orchestrator, &spec.coder))
+        .map_err(usage)?;
+    let moment = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+    job::begin(history, &moment, spec).map_err(|problem| (problem, code::FAILED))
+}
+
+fn flags(arguments: &RunArguments) -> Flags {
+    Flags {
+        model: arguments.model.clone(),
+        coder: arguments.coder.clone(),
+        workspace: arguments.workspace.clone(),
+        turns: arguments.max_turns,
+        tokens: arguments.max_tokens,
+        cost: arguments.max_cost,
+        time: arguments.timeout,
+        sandbox: arguments.sandbox.flags(),
+    }
+}
+
+/// The task itself, or what stdin says it is.
+fn read_task(text: &str) -> Result<String, Problem> {
+    let text = match text {
+        "-" => streams::read_all_text().map_err(|error| {
+            Problem::option(format!("the task cannot be read from stdin: {error}"))
+        })?,
+        text => text.to_owned(),
+    };
+    if text.trim().is_empty() {
+        return Err(Problem::option("the task is empty".to_owned()));
+    }
+    Ok(text)
+}
+
+/// The directory to work in, made if it is not there.
+fn workspace(arguments: &RunArguments, settings: &Settings) -> Result<PathBuf, Problem> {
+    let named = settings.workspace.as_deref();
+    let path = named.unwrap_or(Path::new("."));
+    if named.is_some() {
+        std::fs::create_dir_all(path).map_err(|error| Problem::file(path, &error))?;
+    }
+    let path = path.canonicalize().map_err(|error| Problem::file(path, &error))?;
+    // Nobody means all of their files, or the system, unless they say so.
+    let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
+    let everything = path == Path::new("/") || Some(&path) == home.as_ref();
+    if everything && arguments.workspace.is_none() {
+        return Err(Problem::workspace(&path));
+    }
+    Ok(path)
+}
+
+/// Drives the job, shows it, and passes on what people want.
+async fn watch(
+    watched: Watched,
+    journal: cofferdam_runtime::Journal,
+    screen: &mut Screen,
+    signals: &mut Signals,
+) -> Result<u8, Failed> {
+    let Watched { driver, orders, mut notices } = watched;
+    let driving = drive(driver, journal);
+    tokio::pin!(driving);
+    let mut ticks = tokio::time::interval(screen::TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut asked_to_end = false;
+    let mut ended = None;
+    loop {
+        tokio::select! {
+            biased;
+            asked = signals.next() => match asked {
+                Asked::Resize => screen.resize(),
+                // Whoever asks twice does not want to wait. The log has all there
+                // is, and the sandbox dies with us.
+                asked if asked_to_end => return Ok(asked.exit_code()),
+                asked => {
+                    asked_to_end = true;
+                    let by = match asked {
+                        Asked::Interrupt => Cancel::User,
+                        _ => Cancel::System,
+                    };
+                    // A full queue is one nobody reads: the job is over.
+                    orders.try_send(Order::Cancel(by)).ok();
+                }
+            },
+            notice = notices.recv(), if ended.is_none() || !notices.is_empty() => {
+                if let Some(notice) = notice {
+                    screen.show(&notice).await;
+                }
+            },
+            result = &mut driving, if ended.is_none() => ended = Some(result),
+            _ = ticks.tick(), if screen.ticks() && ended.is_none() => screen.tick().await,
+            else => break,
+        }
+        if ended.is_some() && notices.is_empty() {
+            break;
+        }
+    }
+    match ended {
+        Some(Ok(ending)) => Ok(exit_code(&ending)),
+        Some(Err(error)) => Err((Problem::drive(&error), code::FAILED)),
+        None => Ok(code::FAILED),
+    }
+}
+
+/// The exit code of an ending.
+fn exit_code(ending: &Ending) -> u8 {
+    match ending {
+        Ending::Complete { .. } => 0,
+        Ending::Failed { .. } => code::FAILED,
+        Ending::Unverified { .. } => code::UNVERIFIED,
+        Ending::LimitReached { .. } => code::LIMIT,
+        Ending::ModelUnavailable { .. } => code::MODEL,
+        Ending::SandboxUnavailable { .. } => code::SANDBOX,
+        Ending::Cancelled { by: Cancel::User } => Asked::Interrupt.exit_code(),
+        Ending::Cancelled { by: Cancel::System } => Asked::Terminate.exit_code(),
+    }
+}
+
+/// The result as a ZIP file.
+struct ZipFile {
+    path: PathBuf,
+}
+
+impl Delivery for ZipFile {
+    fn deliver<'a>(
+        &'a self,
+        files: Files,
+        records: &'a [Record],
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let Some(about) = cofferdam_bundle::About::from_records(records) else {
+                return Err("the log has no job".to_owned());
+            };
+            let packed = cofferdam_bundle::zip_file(&files, about, &self.path).await;
+            packed.map(drop).map_err(|error| crate::problem::chain(&error))
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! The job that the command line asks for: a new one, or an earlier one that is
+//! to go on.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_config::Settings;
+use cofferdam_engine::{RoleSettings, Run, coder_specs, orchestrator_specs};
+use cofferdam_model::Family;
+use cofferdam_runtime::{Journal, now};
+use cofferdam_tools::Editing;
+use cofferdam_types::{Budget, Ending, Event, JobId, JobSpec, ModelName, Place, Record, ToolSpec};
+
+use super::history::History;
+use crate::arguments::RunArguments;
+use crate::problem::Problem;
+
+/// How often work may be handed in and fail a check.
+const ATTEMPTS: u32 = 5;
+
+/// The wait before a question is put again for the first time.
+const BACKOFF: Duration = Duration::from_millis(250);
+
+/// A job with its log, ready to be driven.
+pub(crate) struct Job {
+    pub(crate) journal: Journal,
+    pub(crate) records: Vec<Record>,
+    pub(crate) run: Run,
+}
+
+/// Begins a new job.
+pub(crate) fn begin(history: &History, moment: &str, spec: JobSpec) -> Result<Job, Problem> {
+    let mut journal = history.begin(moment).map_err(|error| Problem::transcript(&error))?;
+    let at = now();
+    let created = Event::Created { spec: Box::new(spec.clone()) };
+    let records = journal.append(at, vec![created]).map_err(|error| Problem::transcript(&error))?;
+    Ok(Job { journal, records, run: Run::new(spec, at) })
+}
+
+/// Takes up an earlier job, with what may be used up from now on.
+pub(crate) fn resume(path: &Path, arguments: &RunArguments) -> Result<Job, Problem> {
+    let (mut journal, mut records) =
+        Journal::open(path).map_err(|error| Problem::transcript(&error))?;
+    let mut run =
+        Run::replay(&records).map_err(|error| Problem::unusable(path, &error.to_string()))?;
+    let complete = matches!(run.ended(), Some(Ending::Complete { .. }));
+    if complete && arguments.task.is_none() {
+        return Err(Problem::complete(run.spec().job));
+    }
+    let old = &run.spec().budget;
+    let budget = Budget {
+        turns: arguments.max_turns.unwrap_or(old.turns),
+        tokens: arguments.max_tokens.or(old.tokens),
+        cost: arguments.max_cost.or(old.cost),
+        time: arguments.timeout.or(old.time),
+    };
+    if budget != *old {
+        let at = now();
+        let changed = Event::BudgetChanged { budget };
+        run.apply(at, &changed);
+        let appended = journal.append(at, vec![changed]);
+        records.extend(appended.map_err(|error| Problem::transcript(&error))?);
+    }
+    Ok(Job { journal, records, run })
+}
+
+/// A job, complete, from options and settings.
+pub(crate) fn spec(
+    arguments: &RunArguments,
+    settings: &Settings,
+    task: String,
+    (orchestrator, coder): (ModelName, ModelName),
+    workspace: PathBuf,
+) -> Result<JobSpec, Problem> {
+    let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
+    let variables = variables.map_err(Problem::option)?;
+    let text = |bytes: Vec<u8>| {
+        String::from_utf8(bytes)
+            .map_err(|_| Problem::option("--env: a job's variables are text".to_owned()))
+    };
+    let mut named = Vec::new();
+    for (name, value) in variables {
+        named.push((text(name)?, text(value)?));
+    }
+    let (readable, image) = arguments.sandbox.programs();
+    Ok(JobSpec {
+        job: JobId::generate(),
+        task,
+        orchestrator,
+        coder,
+        budget: settings.budget.clone(),
+        checks: arguments.check.clone(),
+        attempts: arguments.attempts.unwrap_or(ATTEMPTS),
+        place: Place {
+            workspace,
+            sandbox: settings.sandbox.backend.clone(),
+            require: settings.sandbox.require.clone(),
+            network: settings.sandbox.network.clone(),
+            limits: settings.sandbox.limits.clone(),
+            readable,
+            image,
+            variables: named,
+        },
+    })
+}
+
+/// What the engine needs to know besides the job.
+pub(crate) fn engine(settings: &Settings, spec: &JobSpec) -> cofferdam_engine::Settings {
+    let role = |name: &ModelName, own: Vec<ToolSpec>| {
+        let editing = match Family::of(name) {
+            Family::Patches => Editing::Patches,
+            Family::Replacements => Editing::Replacements,
+        };
+        RoleSettings {
+            tools: cofferdam_tools::specs(editing).into_iter().chain(own).collect(),
+            price: settings.prices.price(name),
+            max_output: settings.max_output,
+        }
+    };
+    cofferdam_engine::Settings {
+        orchestrator: role(&spec.orchestrator, orchestrator_specs()),
+        coder: role(&spec.coder, coder_specs()),
+        retries: settings.retries,
+        backoff: BACKOFF,
+    }
+}
+
+/// A limit on money needs models whose prices are known.
+pub(crate) fn check_prices(
+    engine: &cofferdam_engine::Settings,
+    spec: &JobSpec,
+) -> Result<(), Problem> {
+    if spec.budget.cost.is_none() {
+        return Ok(());
+    }
+    let roles = [(&engine.orchestrator, &spec.orchestrator), (&engine.coder, &spec.coder)];
+    match roles.into_iter().find(|(role, _)| role.price.is_none()) {
+        Some((_, name)) => Err(Problem::price(name)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! Which models a job is done with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_config::{ConfigError, EndpointSettings, LocalServer, Settings};
+use cofferdam_model::Model;
+use cofferdam_runtime::Models;
+use cofferdam_types::{ModelName, Record};
+use futures_util::future::{BoxFuture, join_all};
+
+use super::history::History;
+use crate::problem::Problem;
+
+/// How long a local server may take to say which models it has. It is on this
+/// machine.
+const LOOKING: Duration = Duration::from_millis(500);
+
+/// Makes models; the binary, which alone knows the adapters, provides it.
+pub trait ModelMaker: Send + Sync {
+    /// A model behind an endpoint.
+    ///
+    /// # Errors
+    /// When the endpoint cannot be used.
+    fn remote(&self, endpoint: EndpointSettings) -> Result<Arc<dyn Model>, String>;
+
+    /// The built-in demonstration.
+    fn demo(&self) -> Arc<dyn Model>;
+
+    /// A model that answers from a job's log.
+    fn replay(&self, name: ModelName, records: Vec<Record>) -> Arc<dyn Model>;
+
+    /// The models of a server, if one answers in time.
+    fn list<'a>(
+        &'a self,
+        server: &'a LocalServer,
+        within: Duration,
+    ) -> BoxFuture<'a, Option<Vec<String>>>;
+}
+
+/// The names of the models to be used: those that are set, else the first model
+/// of a server on this machine.
+pub(crate) async fn choose(
+    maker: &dyn ModelMaker,
+    settings: &Settings,
+) -> Result<(ModelName, ModelName), ConfigError> {
+    let orchestrator = match &settings.model {
+        Some(name) => name.clone(),
+        None => find_local(maker, settings).await.ok_or_else(|| settings.no_model())?,
+    };
+    let coder = settings.coder.clone().unwrap_or_else(|| orchestrator.clone());
+    Ok((orchestrator, coder))
+}
+
+async fn find_local(maker: &dyn ModelMaker, settings: &Settings) -> Option<ModelName> {
+    let servers = settings.local_candidates();
+    let found = join_all(servers.iter().map(|server| maker.list(server, LOOKING))).await;
+    servers.iter().zip(found).find_map(|(server, models)| {
+        let first = models?.into_iter().next()?;
+        Some(ModelName(format!("{}/{first}", server.provider)))
+    })
+}
+
+/// The models of these names.
+pub(crate) fn make(
+    maker: &dyn ModelMaker,
+    settings: &Settings,
+    history: &History,
+    (orchestrator, coder): (&ModelName, &ModelName),
+) -> Result<Models, Problem> {
+    let one = |name: &ModelName| -> Result<Arc<dyn Model>, Problem> {
+        match name.provider() {
+            "demo" => Ok(maker.demo()),
+            "replay" => {
+                let path = history.find(name.model());
+                let path = path.map_err(|error| Problem::job(name.model(), &error))?;
+                let records = cofferdam_runtime::Journal::read(&path);
+                let records = records.map_err(|error| Problem::transcript(&error))?;
+                Ok(maker.replay(name.clone(), records))
+            }
+            _ => {
+                let endpoint = settings.endpoint(name).map_err(|error| Problem::config(&error))?;
+                maker.remote(endpoint).map_err(|cause| Problem::model(name, cause))
+            }
+        }
+    };
+    let made = one(orchestrator)?;
+    let coder = if coder == orchestrator { Arc::clone(&made) } else { one(coder)? };
+    Ok(Models { orchestrator: made, coder })
+}

@@ -1,0 +1,154 @@
+//! What is shown of a job, and where: records as JSON on stdout, or a view of
+//! them on stderr with the last word on stdout.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cofferdam_runtime::Notice;
+use cofferdam_types::{Ending, Event, Record};
+use cofferdam_view::{Happening, Style, View};
+use rustix::termios::{isatty, tcgetwinsize};
+use tokio::time::Instant;
+
+use crate::arguments::RunArguments;
+use crate::problem::Problem;
+use crate::streams::Writer;
+
+/// How often the status line is drawn anew while nothing happens.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// The screen of one job.
+pub(crate) struct Screen {
+    kind: Kind,
+    stdout: Writer,
+    stderr: Writer,
+    begun: Instant,
+}
+
+enum Kind {
+    Json,
+    View(Box<View>),
+}
+
+impl Screen {
+    pub(crate) fn new(arguments: &RunArguments) -> Self {
+        let kind = if arguments.json {
+            Kind::Json
+        } else {
+            Kind::View(Box::new(View::new(style(arguments.quiet))))
+        };
+        Self { kind, stdout: Writer::stdout(), stderr: Writer::stderr(), begun: Instant::now() }
+    }
+
+    /// Whether time alone changes anything.
+    pub(crate) fn ticks(&self) -> bool {
+        matches!(self.kind, Kind::View(_)) && isatty(rustix::stdio::stderr())
+    }
+
+    /// Shows what happens.
+    pub(crate) async fn show(&mut self, notice: &Notice) {
+        match (&mut self.kind, notice) {
+            (Kind::Json, Notice::Record(record)) => {
+                let mut line = serde_json::to_vec(record).unwrap_or_default();
+                line.push(b'\n');
+                self.stdout.write(line.into()).await;
+            }
+            (Kind::Json, _) => {}
+            (Kind::View(view), notice) => {
+                let happening = match notice {
+                    Notice::Record(record) => Happening::Record(record),
+                    Notice::Delta { thread, delta } => Happening::Delta { thread: *thread, delta },
+                    Notice::Output { call, bytes } => Happening::Output { call: *call, bytes },
+                };
+                let text = view.happen(self.begun.elapsed(), happening);
+                self.tell(text).await;
+                if let Notice::Record(record) = notice
+                    && let Event::Ended { ending: Ending::Complete { summary, .. }, .. } =
+                        &record.event
+                {
+                    let summary = cofferdam_view::tame(summary);
+                    self.stdout.write(format!("{}\n", summary.trim_end()).into()).await;
+                }
+            }
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) async fn tick(&mut self) {
+        if let Kind::View(view) = &mut self.kind {
+            let text = view.happen(self.begun.elapsed(), Happening::Tick);
+            self.tell(text).await;
+        }
+    }
+
+    /// The terminal has a new size.
+    pub(crate) fn resize(&mut self) {
+        if let Kind::View(view) = &mut self.kind {
+            view.resize(width());
+        }
+    }
+
+    /// Tells something beside the job.
+    pub(crate) async fn warn(&mut self, text: &str) {
+        let text = match &mut self.kind {
+            Kind::Json => format!("{}\n", cofferdam_view::tame(text)),
+            Kind::View(view) => view.say(self.begun.elapsed(), text),
+        };
+        self.tell(text).await;
+    }
+
+    /// Takes in what happened before, without showing it.
+    pub(crate) fn remember(&mut self, records: &[Record]) {
+        if let Kind::View(view) = &mut self.kind {
+            for record in records {
+                view.remember(record);
+            }
+        }
+    }
+
+    /// Tells why it did not come to an end of its own: the last event.
+    pub(crate) async fn failed(&mut self, problem: &Problem) {
+        match self.kind {
+            Kind::Json => {
+                let line = crate::events::Event::Failed { problem }.line();
+                self.stdout.write(line).await;
+            }
+            Kind::View(_) => self.tell(format!("{problem}\n")).await,
+        }
+    }
+
+    /// Waits until everything is written.
+    pub(crate) async fn finish(mut self) {
+        if let Kind::View(view) = &mut self.kind {
+            let rest = view.end();
+            self.tell(rest).await;
+        }
+        self.stderr.finish().await;
+        self.stdout.finish().await;
+    }
+
+    async fn tell(&mut self, text: String) {
+        if !text.is_empty() {
+            self.stderr.write(Bytes::from(text)).await;
+        }
+    }
+}
+
+fn style(quiet: bool) -> Style {
+    let dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+    if quiet {
+        Style::Quiet
+    } else if isatty(rustix::stdio::stderr()) && !dumb {
+        let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Style::Live { width: width(), colour }
+    } else {
+        Style::Plain
+    }
+}
+
+fn width() -> u16 {
+    match tcgetwinsize(rustix::stdio::stderr()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col,
+        _ => 80,
+    }
+}

@@ -1,0 +1,46 @@
+//! The sandboxes of a job: the one it works in, and those beside it.
+
+use cofferdam_sandbox::{Audit, Changes, Grade, Isolation, Lifetime, Root, Spec, Workspace};
+use cofferdam_types::{Limits, Network, Place, SandboxId};
+
+/// The sandbox that a job works in.
+pub(crate) fn workplace(place: &Place) -> Spec {
+    Spec {
+        id: SandboxId::generate(),
+        // Commands have time-outs and output limits of their own.
+        limits: Limits { wall_time: None, output: None, ..place.limits.clone() },
+        network: place.network.clone(),
+        workspace: Workspace::Directory(place.workspace.clone()),
+        changes: Changes::OnDisk,
+        root: match &place.image {
+            Some(image) => Root::Image(image.clone()),
+            None => Root::Host { readable: place.readable.clone() },
+        },
+        lifetime: Lifetime::Owned,
+        audit: Audit::On,
+        require: grade(place.require.as_deref()),
+    }
+}
+
+/// A sandbox like it, closed to the network, on another workspace.
+pub(crate) fn beside(place: &Place, workspace: Workspace) -> Spec {
+    Spec { network: Network::None, audit: Audit::Off, workspace, ..workplace(place) }
+}
+
+/// The grade of this name. A job's grade was checked when it was made; one that
+/// is not known here was made by a later release, and nothing weaker will do.
+fn grade(name: Option<&str>) -> Grade {
+    match name {
+        None | Some("contained") => Grade::Contained,
+        Some("bounded") => Grade::Bounded,
+        Some(_) => Grade::Virtual,
+    }
+}
+
+/// What is weaker than it could be, in words.
+pub(crate) fn weaknesses(isolation: &Isolation) -> Vec<String> {
+    let weak = isolation.facts.iter().filter_map(|fact| {
+        fact.weakness.as_ref().map(|weakness| format!("{}: {weakness}", fact.part))
+    });
+    weak.collect()
+}

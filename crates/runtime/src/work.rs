@@ -1,0 +1,152 @@
+//! The effects that take time, each as a task of its own that ends in an input.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cofferdam_engine::Input;
+use cofferdam_model::Request;
+use cofferdam_sandbox::{Backend, Sandbox, Workspace};
+use cofferdam_tools::{Call, Tools, Watcher};
+use cofferdam_types::{
+    CallId, FileChange, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::check::chain;
+use crate::drive::{Driver, Notice};
+use crate::{changes, place};
+
+/// How long a sandbox may take to be there.
+const OPENING: Duration = Duration::from_secs(60);
+
+/// How long looking at the workspace may take.
+const PREPARING: Duration = Duration::from_secs(30);
+
+/// How long any tool may take; those that run commands stop them earlier.
+const TOOL: Duration = Duration::from_secs(15 * 60);
+
+/// How long each part of handing over may take.
+const DELIVERING: Duration = Duration::from_secs(10 * 60);
+
+/// What became of a task.
+pub(crate) enum Done {
+    /// This.
+    Heard(Input),
+    /// A sandbox, or why there is none.
+    Opened(Result<Box<Sandbox>, String>),
+}
+
+pub(crate) async fn open(backend: Arc<dyn Backend>, place: Place) -> Done {
+    let opening = Sandbox::open(&*backend, place::workplace(&place));
+    Done::Opened(match timeout(OPENING, opening).await {
+        Ok(Ok(sandbox)) => Ok(Box::new(sandbox)),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err(format!("it was not there after {} seconds", OPENING.as_secs())),
+    })
+}
+
+pub(crate) fn opened(sandbox: &Sandbox) -> Input {
+    let isolation = sandbox.isolation();
+    Input::SandboxOpened {
+        sandbox: sandbox.id(),
+        backend: isolation.backend.clone(),
+        grade: isolation.grade.to_string(),
+        weaknesses: place::weaknesses(isolation),
+    }
+}
+
+pub(crate) async fn prepare(sandbox: Arc<Sandbox>) -> Done {
+    // What cannot be read in time is not there: instructions are no policy.
+    let gathered = timeout(PREPARING, cofferdam_tools::gather(&sandbox)).await.unwrap_or_default();
+    Done::Heard(Input::Prepared { instructions: gathered.instructions, skills: gathered.skills })
+}
+
+/// A question, complete.
+pub(crate) fn question(driver: &Driver, thread: ThreadId, role: Role, max_output: u32) -> Request {
+    let prompt = driver.run.prompt(thread);
+    let settings = match role {
+        Role::Orchestrator => &driver.settings.orchestrator,
+        Role::Coder => &driver.settings.coder,
+    };
+    Request {
+        system: prompt.system,
+        messages: prompt.messages.to_vec(),
+        tools: settings.tools.clone(),
+        max_output,
+        cache_key: format!("{}-{thread}", driver.run.spec().job),
+    }
+}
+
+pub(crate) async fn run(
+    tools: Arc<Tools>,
+    call: CallId,
+    thread: ThreadId,
+    asked: ToolCall,
+    notices: mpsc::Sender<Notice>,
+) -> Done {
+    let watcher = Live { call, notices };
+    let output = match asked.arguments.object() {
+        Ok(arguments) => {
+            let running = tools.run(Call {
+                call,
+                thread,
+                tool: &asked.name,
+                arguments: &arguments,
+                watcher: &watcher,
+            });
+            timeout(TOOL, running).await.unwrap_or_else(|_| {
+                let text = "Stopped: it took longer than any tool may.";
+                ToolOutput::text(ToolStatus::Unknown, text)
+            })
+        }
+        // The engine lets no such call through.
+        Err(error) => ToolOutput::text(ToolStatus::Refused, error.to_string()),
+    };
+    Done::Heard(Input::ToolEnded { call, output })
+}
+
+pub(crate) async fn no_sandbox(call: CallId) -> Done {
+    let output = ToolOutput::text(ToolStatus::Refused, "Not run: the sandbox is gone.");
+    Done::Heard(Input::ToolEnded { call, output })
+}
+
+/// The files that differ from what the job began with.
+pub(crate) async fn changes(
+    backend: &dyn Backend,
+    sandbox: &Sandbox,
+    place: &Place,
+) -> Result<Vec<FileChange>, String> {
+    let directory = Workspace::Directory(place.workspace.clone());
+    let before = Sandbox::open(backend, place::beside(place, directory))
+        .await
+        .map_err(|error| chain(&error))?;
+    let found = changes::between(&before.files(), &sandbox.files()).await;
+    before.close().await.map_err(|error| chain(&error))?;
+    found.map_err(|error| chain(&error))
+}
+
+/// Waits for a part of handing over, but not for ever.
+pub(crate) async fn in_time<T>(
+    what: &str,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    timeout(DELIVERING, work).await.unwrap_or_else(|_| {
+        Err(format!("{what} took longer than {} minutes", DELIVERING.as_secs() / 60))
+    })
+}
+
+/// Shows a tool's output as it comes.
+struct Live {
+    call: CallId,
+    notices: mpsc::Sender<Notice>,
+}
+
+impl Watcher for Live {
+    fn output(&self, bytes: &[u8]) {
+        let notice = Notice::Output { call: self.call, bytes: Bytes::copy_from_slice(bytes) };
+        // Whoever cannot keep up misses some of it; the tool does not wait.
+        self.notices.try_send(notice).ok();
+    }
+}
