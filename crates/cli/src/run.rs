@@ -132,7 +132,10 @@ async fn attempt(
         }
         None => (begin(product, arguments, &settings, &history).await?, None),
     };
-    screen.remember(&job.records);
+    match &job.records[..] {
+        [created] => screen.show(&Notice::Record(Box::new(created.clone()))).await,
+        earlier => screen.remember(earlier),
+    }
     let spec = job.run.spec();
     let engine = job::engine(&settings, spec);
     job::check_prices(&engine, spec).map_err(usage)?;

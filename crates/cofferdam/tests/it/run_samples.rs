@@ -88,7 +88,7 @@ impl Server {
     fn start(script: &Path, port: u16) -> Self {
         let child = Command::new("python3")
             .arg(script)
-            .env("PORT", port.to_string())
+            .args(["--port", &port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
