@@ -102,8 +102,9 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &["*"]),
 ];
 
-/// What any crate may use in its tests, beyond its row.
-pub(super) const FOR_TESTS: &str = "testkit";
+/// What any crate may use in its tests, beyond its row: the fixtures, and the back
+/// end that every machine has, for what can only be tested in a real sandbox.
+pub(super) const FOR_TESTS: &[&str] = &["testkit", "sandbox-native"];
 
 /// What a crate may depend on; `None` if the table does not know the crate.
 pub(super) fn allowed(
