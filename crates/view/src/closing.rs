@@ -36,14 +36,26 @@ impl Closing<'_> {
             | Ending::ModelUnavailable { .. }
             | Ending::SandboxUnavailable { .. } => (Tone::Bad, "✗ "),
         };
-        let sentence = words::ending(self.ending, self.checks);
+        let kept = match self.ending {
+            Ending::LimitReached { .. }
+            | Ending::ModelUnavailable { .. }
+            | Ending::Cancelled { .. }
+                if self.delivery_problem.is_none() =>
+            {
+                " What is done is kept."
+            }
+            _ => "",
+        };
+        let sentence = format!("{}{kept}", words::ending(self.ending, self.checks));
         let mut lines = vec![Line::new(0).own(tone, sign).own(Tone::Strong, sentence).wrapped()];
         lines.extend(self.reasons());
         lines.extend(self.files());
         lines.push(Line::below(0).own(Tone::Faint, self.used()));
-        lines.extend(self.way_on().map(|way| {
+        let way_on = self.way_on().map(|way| {
             Line::below(0).own(Tone::Plain, "To go on: ").own(Tone::Strong, way).wrapped()
-        }));
+        });
+        let name = self.job.map(|job| Line::below(0).own(Tone::Faint, format!("job {job}")));
+        lines.extend(way_on.or(name));
         lines.into_iter().map(Line::problem).collect()
     }
 
@@ -61,7 +73,8 @@ impl Closing<'_> {
             .filter(|line| !line.trim().is_empty())
             .map(|line| Line::below(0).own(Tone::Plain, line).wrapped())
             .collect();
-        if let Some(problem) = self.delivery_problem {
+        // A job that failed for this reason has said so.
+        if let Some(problem) = self.delivery_problem.filter(|problem| !said.contains(problem)) {
             let line = Line::below(0).own(Tone::Bad, "Not handed over: ");
             lines.push(line.foreign(Tone::Plain, problem).wrapped());
         }
@@ -74,7 +87,9 @@ impl Closing<'_> {
             let more = format!("… {}", count(hidden as u64, "more file"));
             lines.push(Line::below(0).own(Tone::Faint, more));
         }
-        if lines.is_empty() {
+        // Where the result was lost, what changed is not known.
+        let known = !matches!(self.ending, Ending::SandboxUnavailable { .. });
+        if lines.is_empty() && known && self.delivery_problem.is_none() {
             lines.push(Line::below(0).own(Tone::Faint, "No file has changed."));
         }
         lines
@@ -87,7 +102,6 @@ impl Closing<'_> {
             parts.push(text::cost(spent.cost, spent.unpriced));
         }
         parts.push(text::clock(spent.time));
-        parts.extend(self.job.map(|job| format!("job {job}")));
         parts.join(" · ")
     }
 

@@ -104,8 +104,7 @@ impl Live {
                 if let Event::ModelAsked { thread, .. } = event {
                     self.coming.remove(thread);
                 }
-                if let Event::Ended { .. } = event {
-                    self.close();
+                if matches!(event, Event::Ended { .. }) && self.section == Section::Lines {
                     self.page.gap();
                 }
                 self.lines(told::event(story, event));
@@ -195,6 +194,8 @@ impl Live {
     fn withdraw(&mut self, thread: ThreadId, depth: usize) {
         self.close();
         if self.coming.remove(&thread).is_some_and(|came| came.seen) {
+            // Close below what it speaks of.
+            self.section = Section::Lines;
             let line = Line::new(depth).own(Tone::Warning, "↶ ");
             self.lines(vec![line.own(Tone::Faint, "withdrawn: the answer above is not whole")]);
         }

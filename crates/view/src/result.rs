@@ -51,8 +51,8 @@ impl Outcome {
             }
             "apply_patch" if done => patch(call, &arguments),
             "read_file" | "list_files" | "search_files" | "write_file" if done => Vec::new(),
-            // Nothing came of it that its word does not say.
-            _ if output.status == ToolStatus::Cancelled && call.stream.lines == 0 => Vec::new(),
+            // What there is to say of it, its word says.
+            _ if output.status == ToolStatus::Cancelled => Vec::new(),
             _ => folded(
                 call,
                 &fold::fold(text, output.rest.as_ref().map(|rest| rest.bytes), &call.stream),

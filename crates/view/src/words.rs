@@ -79,7 +79,7 @@ pub(crate) fn ending(ending: &Ending, checks: usize) -> String {
             "Not verified: the model says that it is done, the checks say that it is not."
                 .to_owned()
         }
-        Ending::Failed { .. } => "Failed: the task could not be done.".to_owned(),
+        Ending::Failed { .. } => "Failed.".to_owned(),
         Ending::LimitReached { limit } => {
             let limit = match limit {
                 Limit::Turns => "all turns are used",
@@ -87,20 +87,14 @@ pub(crate) fn ending(ending: &Ending, checks: usize) -> String {
                 Limit::Cost => "the money is spent",
                 Limit::Time => "the time is up",
             };
-            format!("Not finished: {limit}. What is done is kept.")
+            format!("Not finished: {limit}.")
         }
-        Ending::ModelUnavailable { .. } => {
-            "Not finished: the model could not be used. What is done is kept.".to_owned()
-        }
+        Ending::ModelUnavailable { .. } => "Not finished: the model could not be used.".to_owned(),
         Ending::SandboxUnavailable { .. } => {
             "Not finished: there is no sandbox to work in.".to_owned()
         }
-        Ending::Cancelled { by: Cancel::User } => {
-            "Stopped, as you asked. What is done is kept.".to_owned()
-        }
-        Ending::Cancelled { by: Cancel::System } => {
-            "Stopped, as the system asked. What is done is kept.".to_owned()
-        }
+        Ending::Cancelled { by: Cancel::User } => "Stopped, as you asked.".to_owned(),
+        Ending::Cancelled { by: Cancel::System } => "Stopped, as the system asked.".to_owned(),
     }
 }
 

@@ -113,7 +113,11 @@ impl Screen {
                 let line = crate::events::Event::Failed { problem }.line();
                 self.stdout.write(line).await;
             }
-            Kind::View(_) => self.tell(format!("{problem}\n")).await,
+            Kind::View(ref mut view) => {
+                let cleared = view.end();
+                self.tell(format!("{cleared}{}\n", cofferdam_view::tame(&problem.to_string())))
+                    .await;
+            }
         }
     }
 

@@ -71,6 +71,11 @@ impl Agent {
         std::fs::write(directory.join("config.toml"), toml).unwrap();
     }
 
+    /// Where the model is.
+    pub(crate) fn base_url(&self) -> String {
+        self.server.base_url()
+    }
+
     /// What the model was asked so far.
     pub(crate) fn requests(&self) -> Vec<Recorded> {
         self.server.requests()

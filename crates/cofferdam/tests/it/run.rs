@@ -52,7 +52,10 @@ fn a_check_that_fails_is_told_and_its_repair_is_verified() {
     );
     let check = "grep -qx right answer && touch made-by-the-check";
     let ran = agent.run(&["--json", "--check", check, "answer"]).run().expect_code(0);
-    assert_eq!(ending(&ran), json!({"how": "complete", "summary": "now it is right", "verified": true}));
+    assert_eq!(
+        ending(&ran),
+        json!({"how": "complete", "summary": "now it is right", "verified": true})
+    );
     // The check ran in a copy.
     assert_eq!(tree(&agent.workspace), [("answer".to_owned(), "right\n".to_owned())]);
 }
@@ -97,14 +100,14 @@ fn a_limit_on_money_needs_a_price() {
 
 #[test]
 fn an_interrupt_keeps_everything_and_the_job_can_go_on() {
-    let agent = Agent::new(
-        Dialect::Messages,
-        [bash("echo half > work; sleep 1000"), bash("echo whole >> work")],
-    );
+    // A span that no other test's command has.
+    let span = format!("1000.{}", std::process::id());
+    let first = bash(&format!("echo half > work; sleep {span}"));
+    let agent = Agent::new(Dialect::Messages, [first, bash("echo whole >> work")]);
     let running = agent.run(&["--json", "work"]).spawn();
     eventually("the command", || running.so_far().contains("tool_started"));
     // The command itself, not only its announcement.
-    eventually("its process", || !crate::processes::with_argument("1000").is_empty());
+    eventually("its process", || !crate::processes::with_argument(&span).is_empty());
     running.signal(Signal::INT);
     let ran = running.wait().expect_code(130);
     assert_eq!(ending(&ran), json!({"how": "cancelled", "by": "user"}));
@@ -224,7 +227,11 @@ fn instructions_of_the_project_reach_the_model_and_change_no_policy() {
     assert!(agent.requests()[0].body["system"].to_string().contains("Always answer in rhyme."));
     let created: Value = records(&ran.stdout)[0].clone();
     assert_eq!(created["spec"]["place"]["network"], "none");
-    assert!(ran.errors().contains("base_url") || ran.errors().contains("providers"), "{}", ran.errors());
+    assert!(
+        ran.errors().contains("base_url") || ran.errors().contains("providers"),
+        "{}",
+        ran.errors()
+    );
 }
 
 #[test]
@@ -276,4 +283,101 @@ fn a_recorded_job_can_be_replayed_without_a_model() {
     let ran = agent.run(&["--model", &replay, "write"]).run().expect_code(0);
     assert_eq!(ran.text(), "all done\n");
     assert_eq!((agent.file("a").as_str(), agent.requests().len()), ("a\n", asked));
+}
+
+#[test]
+fn the_coder_may_be_another_model() {
+    let agent = Agent::with(Dialect::Messages, |request, _| {
+        let said = request.body["messages"].as_array().unwrap().len();
+        match (request.body["model"].as_str().unwrap(), said) {
+            ("scripted", 1) => {
+                Turn::call("delegate", json!({"instruction": "write a", "constraints": "in a"}))
+            }
+            ("writer", 1) => bash("echo a > a"),
+            ("writer", _) => Turn::call("finish", json!({"summary": "a is written"})),
+            _ => Turn::text("the coder has written it"),
+        }
+    });
+    let ran = agent.run(&["--json", "--coder", "anthropic/writer", "write"]).run().expect_code(0);
+    assert_eq!(agent.file("a"), "a\n");
+    let records = records(&ran.stdout);
+    let asked = of_kind(&records, "model_asked");
+    let roles: Vec<&str> = asked.iter().map(|record| record["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["orchestrator", "coder", "coder", "orchestrator"]);
+    // The coder sees its brief, and not the task.
+    let brief = agent.requests()[1].body["messages"].to_string();
+    assert!(brief.contains("write a") && brief.contains("in a"), "{brief}");
+}
+
+#[test]
+fn a_key_follows_no_address_from_the_workspace() {
+    // Somebody else's server, named by a file of the project.
+    let thief = Agent::new(Dialect::Messages, []);
+    let agent = Agent::new(Dialect::Messages, []);
+    let dotenv = format!("ANTHROPIC_BASE_URL={}\n", thief.base_url());
+    std::fs::write(agent.workspace.join(".env"), dotenv).unwrap();
+    agent.run(&["go"]).run().expect_code(0);
+    let mut run = agent.home.cofferdam(["run", "--model", "anthropic/scripted", "go"]);
+    run.command().current_dir(&agent.workspace).env("HOME", agent.home.beside("user"));
+    // With the real address nobody can be reached here, and nobody else is asked.
+    let run =
+        run.env("ANTHROPIC_API_KEY", "key-of-the-test").env("HTTPS_PROXY", "http://127.0.0.1:9");
+    agent.configure("[model]\nretries = 0\n");
+    let ran = run.run().expect_code(5);
+    assert!(ran.errors().contains(".env"), "{}", ran.errors());
+    assert_eq!(thief.requests().len(), 0);
+}
+
+#[test]
+fn a_local_server_is_found_by_itself() {
+    let agent = Agent::new(Dialect::Chat, [bash("echo a > a")]);
+    let mut run = agent.home.cofferdam(["run", "--json", "go"]);
+    run.command().current_dir(&agent.workspace).env("HOME", agent.home.beside("user"));
+    let url = format!("{}/v1", agent.base_url());
+    let ran = run.env("OLLAMA_BASE_URL", url).run().expect_code(0);
+    let created = &records(&ran.stdout)[0];
+    let model = created["spec"]["orchestrator"].as_str().unwrap();
+    assert!(model.starts_with("ollama/"), "{model}");
+    assert_eq!(agent.file("a"), "a\n");
+}
+
+#[test]
+fn a_job_that_is_complete_goes_on_only_with_something_to_do() {
+    let agent = Agent::with(Dialect::Chat, |_, number| match number {
+        0 => Turn::text("done"),
+        1 => bash("echo more > more"),
+        _ => Turn::text("done with that too"),
+    });
+    agent.run(&["go"]).run().expect_code(0);
+    agent.run(&["--last"]).run().expect_error(2, &["RUN-006"]);
+    let ran = agent.run(&["--last", "now write more"]).run().expect_code(0);
+    assert_eq!(ran.text(), "done with that too\n");
+    assert_eq!(agent.file("more"), "more\n");
+    assert!(agent.requests()[1].body.to_string().contains("now write more"));
+}
+
+#[test]
+fn a_sandbox_that_cannot_be_made_has_its_own_code() {
+    let agent = Agent::new(Dialect::Chat, []);
+    let ran = agent.run(&["--json", "--require", "virtual", "go"]).run().expect_code(6);
+    assert_eq!(ending(&ran)["how"], "sandbox_unavailable");
+    assert_eq!(agent.requests().len(), 0);
+}
+
+#[test]
+fn long_output_is_cut_and_the_rest_can_be_read() {
+    let agent = Agent::with(Dialect::Messages, |request, number| {
+        let body = request.body.to_string();
+        match number {
+            0 => bash("seq 1 100000"),
+            1 => {
+                assert!(body.contains("output:"), "no handle");
+                Turn::call("read_file", json!({"path": "output:1", "offset": 50_000, "limit": 2}))
+            }
+            _ => Turn::text(if body.contains("50001") { "read it" } else { "it is not there" }),
+        }
+    });
+    let ran = agent.run(&["go"]).run().expect_code(0);
+    assert_eq!(ran.text(), "read it\n");
+    assert!(agent.requests()[1].bytes.len() < 40_000);
 }

@@ -187,8 +187,7 @@ fn five_megabytes_of_text_are_taken() {
 #[test]
 fn failure_for_ever_is_bounded_and_told() {
     for dialect in Dialect::ALL {
-        let agent =
-            Agent::with(dialect, |_, _| Turn::status(500, &[], "broken for good"));
+        let agent = Agent::with(dialect, |_, _| Turn::status(500, &[], "broken for good"));
         agent.configure("[model]\nretries = 2\n");
         let ran = agent.run(&["--json", "write it"]).run().expect_code(5);
         assert_eq!(agent.requests().len(), 3);

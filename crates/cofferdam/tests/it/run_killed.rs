@@ -34,9 +34,7 @@ fn a_job_killed_at_ten_points_is_completed_by_its_resumption() {
         let agent = Agent::with(Dialect::Messages, careful);
         std::fs::write(agent.workspace.join("log.txt"), "").unwrap();
         let running = agent.run(&["--json", "count"]).spawn();
-        eventually("so many events", || {
-            running.lines_so_far() >= lines || running.has_ended()
-        });
+        eventually("so many events", || running.lines_so_far() >= lines || running.has_ended());
         running.signal(Signal::KILL);
         let first = running.wait();
         assert!(first.code == -9 || first.code == 0, "{}", first.errors());

@@ -44,7 +44,15 @@ fn hello_world() {
 
 #[test]
 fn csv_filter_fails_first_and_is_repaired() {
-    let home = Home::new();
+    csv_filter(&Home::new());
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same() {
+    csv_filter(&Home::of_ordinary_user());
+}
+
+fn csv_filter(home: &Home) {
     let zip = home.beside("csv.zip");
     let words = [
         "--json",
@@ -54,7 +62,7 @@ fn csv_filter_fails_first_and_is_repaired() {
         zip.to_str().unwrap(),
         "Write a CSV filter with sample data and tests",
     ];
-    let (_workspace, ran) = demo(&home, &words);
+    let (_workspace, ran) = demo(home, &words);
     let ran = ran.expect_code(0);
     let records = records(&ran.stdout);
     let ended = of_kind(&records, "tool_ended");

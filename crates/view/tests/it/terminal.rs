@@ -32,7 +32,10 @@ impl Callbacks for Noticed {
         self.0.push("paste".to_owned());
     }
     fn unhandled_char(&mut self, _: &mut Screen, character: char) {
-        self.0.push(format!("character {character:?}"));
+        // It is a character like any other, but this terminal reports it.
+        if character != char::REPLACEMENT_CHARACTER {
+            self.0.push(format!("character {character:?}"));
+        }
     }
     fn unhandled_control(&mut self, _: &mut Screen, byte: u8) {
         self.0.push(format!("control {byte}"));

@@ -161,7 +161,14 @@ impl World {
     }
 
     /// A command that lasts: it is seen to run, prints, and ends.
-    pub(crate) fn runs(&mut self, thread: ThreadId, id: &str, printed: &str, code: i32, millis: u64) {
+    pub(crate) fn runs(
+        &mut self,
+        thread: ThreadId,
+        id: &str,
+        printed: &str,
+        code: i32,
+        millis: u64,
+    ) {
         let call = self.started(thread, id, "bash");
         self.tick(100);
         self.printed(call, printed.as_bytes());
@@ -217,7 +224,7 @@ pub(crate) fn spec(task: &str, checks: &[&str]) -> JobSpec {
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         attempts: 3,
         place: Place {
-            workspace: "/home/somebody/project".into(),
+            workspace: "/srv/somebody/project".into(),
             sandbox: "auto".to_owned(),
             require: None,
             network: Network::None,
