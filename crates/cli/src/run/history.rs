@@ -98,8 +98,11 @@ impl History {
         };
         let mut paths = Vec::new();
         for entry in entries {
-            let path = entry.map_err(NotFound::Unreadable)?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl") {
+            let entry = entry.map_err(NotFound::Unreadable)?;
+            let path = entry.path();
+            // One in which nothing was written is that of a job that never began.
+            let begun = entry.metadata().is_ok_and(|about| about.len() > 0);
+            if begun && path.extension().is_some_and(|extension| extension == "jsonl") {
                 paths.push(path);
             }
         }
@@ -145,21 +148,37 @@ mod tests {
         (home, history)
     }
 
+    /// A transcript in which something is.
+    fn begin(history: &History) -> Journal {
+        let mut journal = history.begin("20261116-010203").ok().unwrap();
+        let event = Event::Noted { text: String::new() };
+        journal.append(cofferdam_types::Timestamp(1), vec![event]).unwrap();
+        journal
+    }
+
     #[test]
     fn jobs_of_the_same_second_have_transcripts_of_their_own() {
         let (_home, history) = history();
-        let first = history.begin("20261116-010203").ok().unwrap();
-        let second = history.begin("20261116-010203").ok().unwrap();
+        let first = begin(&history);
+        let second = begin(&history);
         assert_ne!(first.path(), second.path());
         assert_eq!(history.last().ok().unwrap(), second.path());
-        let tenth = (3..=10).map(|_| history.begin("20261116-010203").ok().unwrap()).last();
-        assert_eq!(history.last().ok().unwrap(), tenth.unwrap().path());
+        let more: Vec<Journal> = (3..=10).map(|_| begin(&history)).collect();
+        assert_eq!(history.last().ok().unwrap(), more[7].path());
+    }
+
+    #[test]
+    fn a_job_that_never_began_is_none() {
+        let (_home, history) = history();
+        let begun = begin(&history);
+        history.begin("20261116-010204").ok().unwrap();
+        assert_eq!(history.last().ok().unwrap(), begun.path());
     }
 
     #[test]
     fn a_transcript_is_found_by_its_name() {
         let (_home, history) = history();
-        let made = history.begin("20261116-010203").ok().unwrap();
+        let made = begin(&history);
         assert_eq!(history.find("20261116-010203").ok().unwrap(), made.path());
         assert_eq!(history.find("20261116-010203.jsonl").ok().unwrap(), made.path());
         assert!(matches!(history.find("nothing"), Err(NotFound::None)));

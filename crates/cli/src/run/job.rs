@@ -33,7 +33,11 @@ pub(crate) fn begin(history: &History, moment: &str, spec: JobSpec) -> Result<Jo
     let mut journal = history.begin(moment).map_err(|error| Problem::transcript(&error))?;
     let at = now();
     let created = Event::Created { spec: Box::new(spec.clone()) };
-    let records = journal.append(at, vec![created]).map_err(|error| Problem::transcript(&error))?;
+    let records = journal.append(at, vec![created]).map_err(|error| {
+        // A transcript without a job is of no use to anybody.
+        std::fs::remove_file(journal.path()).ok();
+        Problem::transcript(&error)
+    })?;
     Ok(Job { journal, records, run: Run::new(spec, at) })
 }
 
