@@ -8,6 +8,7 @@ mod screen;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_config::{Flags, Settings, Sources, load};
 use cofferdam_runtime::{Delivery, Driver, Notice, Order, drive};
@@ -15,10 +16,11 @@ use cofferdam_sandbox::Files;
 use cofferdam_types::{Cancel, Ending, Record};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 
 use crate::Product;
 use crate::arguments::RunArguments;
-use crate::interruption::{Asked, Signals};
+use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::streams;
 
@@ -252,18 +254,30 @@ async fn watch(
     tokio::pin!(driving);
     let mut ticks = tokio::time::interval(screen::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut asked_to_end = false;
+    let mut patience_ends = None;
     let mut ended = None;
-    loop {
+    while ended.is_none() || !notices.is_empty() {
+        // What is taken while the screen is ready is shown without waiting: a
+        // reader of ours that is stuck keeps nobody from interrupting us.
+        let next = async {
+            screen.ready().await;
+            tokio::select! {
+                notice = notices.recv() => notice,
+                _ = ticks.tick(), if screen.ticks() => None,
+            }
+        };
         tokio::select! {
             biased;
             asked = signals.next() => match asked {
                 Asked::Resize => screen.resize(),
                 // Whoever asks twice does not want to wait. The log has all there
                 // is, and the sandbox dies with us.
-                asked if asked_to_end => return Ok(asked.exit_code()),
+                asked if patience_ends.is_some() => {
+                    screen.abandon();
+                    return Ok(asked.exit_code());
+                }
                 asked => {
-                    asked_to_end = true;
+                    patience_ends = Some(Instant::now() + GRACE + FAREWELL);
                     let by = match asked {
                         Asked::Interrupt => Cancel::User,
                         _ => Cancel::System,
@@ -272,23 +286,30 @@ async fn watch(
                     orders.try_send(Order::Cancel(by)).ok();
                 }
             },
-            notice = notices.recv(), if ended.is_none() || !notices.is_empty() => {
-                if let Some(notice) = notice {
-                    screen.show(&notice).await;
-                }
-            },
             result = &mut driving, if ended.is_none() => ended = Some(result),
-            _ = ticks.tick(), if screen.ticks() && ended.is_none() => screen.tick().await,
-            else => break,
-        }
-        if ended.is_some() && notices.is_empty() {
-            break;
+            () = until(patience_ends) => {
+                patience_ends = Some(Instant::now() + GRACE);
+                if timeout(Duration::ZERO, screen.ready()).await.is_err() {
+                    screen.abandon();
+                }
+            }
+            notice = next => match notice {
+                Some(notice) => screen.show(&notice).await,
+                None => screen.tick().await,
+            },
         }
     }
     match ended {
         Some(Ok(ending)) => Ok(exit_code(&ending)),
         Some(Err(error)) => Err((Problem::drive(&error), code::FAILED)),
         None => Ok(code::FAILED),
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Screen {
     stdout: Writer,
     stderr: Writer,
     begun: Instant,
+    abandoned: bool,
 }
 
 enum Kind {
@@ -37,7 +38,27 @@ impl Screen {
         } else {
             Kind::View(Box::new(View::new(style(arguments.quiet))))
         };
-        Self { kind, stdout: Writer::stdout(), stderr: Writer::stderr(), begun: Instant::now() }
+        Self {
+            kind,
+            stdout: Writer::stdout(),
+            stderr: Writer::stderr(),
+            begun: Instant::now(),
+            abandoned: false,
+        }
+    }
+
+    /// Waits while our readers are slow; the next thing is then shown at once. A
+    /// call of this that is dropped changes nothing.
+    pub(crate) async fn ready(&self) {
+        if !self.abandoned {
+            self.stdout.ready().await;
+            self.stderr.ready().await;
+        }
+    }
+
+    /// Waits for our readers no more: what they have not taken, they lose.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
     }
 
     /// Whether time alone changes anything.
@@ -51,7 +72,7 @@ impl Screen {
             (Kind::Json, Notice::Record(record)) => {
                 let mut line = serde_json::to_vec(record).unwrap_or_default();
                 line.push(b'\n');
-                self.stdout.write(line.into()).await;
+                self.print(line.into()).await;
             }
             (Kind::Json, _) => {}
             (Kind::View(view), notice) => {
@@ -67,7 +88,7 @@ impl Screen {
                         &record.event
                 {
                     let summary = cofferdam_view::tame(summary);
-                    self.stdout.write(format!("{}\n", summary.trim_end()).into()).await;
+                    self.print(format!("{}\n", summary.trim_end()).into()).await;
                 }
             }
         }
@@ -111,7 +132,7 @@ impl Screen {
         match self.kind {
             Kind::Json => {
                 let line = crate::events::Event::Failed { problem }.line();
-                self.stdout.write(line).await;
+                self.print(line).await;
             }
             Kind::View(ref mut view) => {
                 let cleared = view.end();
@@ -127,12 +148,20 @@ impl Screen {
             let rest = view.end();
             self.tell(rest).await;
         }
-        self.stderr.finish().await;
-        self.stdout.finish().await;
+        if !self.abandoned {
+            self.stderr.finish().await;
+            self.stdout.finish().await;
+        }
+    }
+
+    async fn print(&mut self, bytes: Bytes) {
+        if !self.abandoned {
+            self.stdout.write(bytes).await;
+        }
     }
 
     async fn tell(&mut self, text: String) {
-        if !text.is_empty() {
+        if !text.is_empty() && !self.abandoned {
             self.stderr.write(Bytes::from(text)).await;
         }
     }

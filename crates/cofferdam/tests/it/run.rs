@@ -1,6 +1,8 @@
 //! `cofferdam run` as people use it.
 
-use cofferdam_testkit::{Dialect, Turn};
+use std::process::Stdio;
+
+use cofferdam_testkit::{Dialect, Fault, Turn};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -380,4 +382,21 @@ fn long_output_is_cut_and_the_rest_can_be_read() {
     let ran = agent.run(&["go"]).run().expect_code(0);
     assert_eq!(ran.text(), "read it\n");
     assert!(agent.requests()[1].bytes.len() < 40_000);
+}
+
+#[test]
+fn a_reader_that_is_stuck_does_not_keep_an_interrupt_out() {
+    let agent = Agent::with(Dialect::Messages, |_, number| match number {
+        // More than a pipe holds.
+        0 => bash("echo a > a").but(Fault::HugeText(1_000_000)),
+        _ => bash("sleep 1000"),
+    });
+    let mut run = agent.run(&["--json", "go"]);
+    let command = run.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    eventually("the second question", || agent.requests().len() >= 2);
+    let pid = i32::try_from(child.id()).unwrap();
+    crate::invocation::kill(pid, Signal::INT);
+    assert_eq!(crate::invocation::wait(&mut child), 130);
+    assert_eq!(agent.file("a"), "a\n");
 }
