@@ -101,16 +101,16 @@ async fn foreground(
     let leaves = if turn.is_some() { Leaves::State } else { Leaves::Nothing };
     let allowed = Duration::from_secs(seconds);
     let allowed = tools.sandbox.limits().wall_time.map_or(allowed, |most| most.min(allowed));
-    let deadline = allowed + PATIENCE;
     loop {
-        let command = shell.command(&tools.sandbox, call.thread, call.call, script, leaves);
-        let command = command.timeout(Some(allowed));
+        let kind = shell.kind();
+        let command = kind.command(&tools.sandbox, call, script, leaves).timeout(Some(allowed));
         let mut recording = Recording::new(&tools.outputs, call.call);
-        let begun = begin(tools, call.call, command).await?;
-        let Some(mut process) = begun else { return Ok(lost(recording).await) };
-        let ended = follow(tools, &mut process, &mut recording, call.watcher, deadline).await;
-        match ended {
-            Err(CallError::NotStarted { errno: ENOENT, .. }) if shell.has_no_bash() => {}
+        let Some(mut process) = begin(tools, call.call, command).await? else {
+            return Ok(lost(recording).await);
+        };
+        let deadline = allowed + PATIENCE;
+        match follow(tools, &mut process, &mut recording, call.watcher, deadline).await {
+            Err(CallError::NotStarted { errno: ENOENT, .. }) if shell.is_missing(kind) => {}
             Err(error) => return Err(not_run(&error)),
             Ok(ending) => return Ok(output(recording, &ending, Some(allowed.as_secs())).await),
         }
@@ -119,10 +119,11 @@ async fn foreground(
 
 /// Starts a command; `None` when the connection is lost.
 async fn begin(tools: &Tools, call: CallId, command: Command) -> Result<Option<Process>, Trouble> {
-    match tools.sandbox.start(guest_call(call), command).await {
-        Ok(process) => Ok(Some(process)),
-        Err(CallError::ConnectionLost { .. }) => Ok(None),
-        Err(error) => Err(not_run(&error)),
+    let start = tools.sandbox.start(guest_call(call), command);
+    match tokio::time::timeout(PATIENCE, start).await {
+        Ok(Ok(process)) => Ok(Some(process)),
+        Ok(Err(CallError::ConnectionLost { .. })) | Err(_) => Ok(None),
+        Ok(Err(error)) => Err(not_run(&error)),
     }
 }
 
@@ -142,25 +143,16 @@ async fn follow(
         while let Some(chunk) = process.next_output().await {
             record(recording, chunk, watcher);
         }
-        process.wait().await
+        let report = process.wait().await?;
+        let outcome = tools.sandbox.outcome(process, &report).await?;
+        Ok(Ending { outcome, left_running: report.left_running })
     };
-    let report = match tokio::time::timeout(deadline, to_the_end).await {
-        Ok(report) => report,
-        Err(_) => {
-            let reason = format!("the sandbox has not answered for {} s", deadline.as_secs());
-            return Ok(Ending { outcome: Outcome::Lost { reason }, left_running: 0 });
-        }
+    let reason = match tokio::time::timeout(deadline, to_the_end).await {
+        Ok(Err(CallError::ConnectionLost { reason })) => reason,
+        Ok(ended) => return ended,
+        Err(_) => format!("the sandbox has not answered for {} s", deadline.as_secs()),
     };
-    match report {
-        Ok(report) => {
-            let outcome = tools.sandbox.outcome(process, &report).await?;
-            Ok(Ending { outcome, left_running: report.left_running })
-        }
-        Err(CallError::ConnectionLost { reason }) => {
-            Ok(Ending { outcome: Outcome::Lost { reason }, left_running: 0 })
-        }
-        Err(error) => Err(error),
-    }
+    Ok(Ending { outcome: Outcome::Lost { reason }, left_running: 0 })
 }
 
 /// Puts a piece of output where it belongs.

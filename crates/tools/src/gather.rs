@@ -7,7 +7,7 @@
 
 mod skill;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cofferdam_guest_protocol::{Entry, EntryKind};
@@ -102,17 +102,19 @@ async fn nested(files: &Files, directories: bool) -> Vec<Instructions> {
     let limit = u32::try_from(MOST_NESTED * INSTRUCTIONS.len()).unwrap_or(u32::MAX);
     let found = files.glob(".", pattern, Ignored::LeaveOut, limit);
     let Ok(Ok(found)) = tokio::time::timeout(NESTED_TIME, found).await else { return Vec::new() };
+    // In each directory the one that counts.
+    let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let plain = found.records.iter().filter(|entry| entry.stat.kind == EntryKind::File);
-    let mut named: Vec<Instructions> = Vec::new();
-    let mut places = BTreeSet::new();
-    // In the order of names the one that counts comes first.
     for path in plain.map(|entry| readable(&entry.path)) {
-        let place = path.rsplit_once('/').map_or("", |(place, _)| place).to_owned();
-        if named.len() < MOST_NESTED && places.insert(place) {
-            named.push(Instructions { path, text: String::new(), cut: true });
+        let Some((place, name)) = path.rsplit_once('/') else { continue };
+        let rank = INSTRUCTIONS.iter().position(|one| *one == name).unwrap_or(INSTRUCTIONS.len());
+        let best = places.entry(place.to_owned()).or_insert((usize::MAX, String::new()));
+        if rank < best.0 {
+            *best = (rank, path);
         }
     }
-    named
+    let named = places.into_values().take(MOST_NESTED);
+    named.map(|(_, path)| Instructions { path, text: String::new(), cut: true }).collect()
 }
 
 /// The skills in these directories, by name.

@@ -66,7 +66,7 @@ pub(crate) async fn missing(files: &Files, path: &str) -> String {
     match beside {
         Ok(found) => {
             let names = found.records.iter().map(|entry| readable(&entry.path));
-            suggestions.extend(nearest(&plain, names));
+            suggestions.extend(nearest(name, names));
         }
         Err(_) if !parent.is_empty() => {
             text.push_str(&format!("; there is no directory {parent} either"));
@@ -86,16 +86,17 @@ fn escape(character: char) -> impl Iterator<Item = char> {
     special.then_some('\\').into_iter().chain(std::iter::once(character))
 }
 
-/// Those of the names that are near to the wanted one, the nearest first.
-fn nearest(wanted: &str, names: impl Iterator<Item = String>) -> Vec<String> {
+/// Those of the paths whose name is near to the wanted one, the nearest first.
+fn nearest(wanted: &str, paths: impl Iterator<Item = String>) -> Vec<String> {
     let wanted_lower = wanted.to_lowercase();
     let most = (wanted_lower.chars().count() / 3).max(1);
-    let mut near: Vec<(usize, String)> = names
-        .map(|name| (distance(&wanted_lower, &name.to_lowercase(), most), name))
+    let name_of = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let mut near: Vec<(usize, String)> = paths
+        .map(|path| (distance(&wanted_lower, &name_of(&path), most), path))
         .filter(|(distance, _)| *distance <= most)
         .collect();
     near.sort();
-    near.into_iter().map(|(_, name)| name).collect()
+    near.into_iter().map(|(_, path)| path).collect()
 }
 
 /// How many characters must be added, removed or changed; `most + 1` stands for
@@ -138,8 +139,8 @@ mod tests {
 
     #[test]
     fn near_names_are_found_and_far_ones_are_not() {
-        let names = ["src/main.rs", "src/mian.rs", "src/Main.rs", "src/other.py"];
-        let found = nearest("src/mani.rs", names.iter().map(|name| (*name).to_owned()));
+        let names = ["src/main.rs", "src/mian.rs", "src/Main.rs", "src/other.py", "src/lib.rs"];
+        let found = nearest("mani.rs", names.iter().map(|name| (*name).to_owned()));
         assert_eq!(found, ["src/Main.rs", "src/main.rs", "src/mian.rs"]);
         assert!(nearest("x", ["completely/else"].iter().map(|n| (*n).to_owned())).is_empty());
     }

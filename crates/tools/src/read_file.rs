@@ -19,7 +19,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::arguments::Arguments;
-use crate::encoding::is_binary;
+use crate::encoding::{Encoding, is_binary};
 use crate::lines;
 use crate::paths;
 use crate::tools::{Call, Tools, spec as object};
@@ -115,7 +115,14 @@ pub(crate) async fn run(
         let text = format!("{path} is no text: {size}, {kind}. Use bash to look into it");
         return Ok(ToolOutput::text(ToolStatus::Done, text));
     }
-    let window = if bytes.len() as u64 >= *size {
+    let whole = bytes.len() as u64 >= *size;
+    if !whole && Encoding::of(bytes).is_wide() {
+        let size = lines::size(*size);
+        return Err(Trouble::Failed(format!(
+            "{path} is UTF-16 of {size}, too much to be shown; convert it: iconv -t UTF-8"
+        )));
+    }
+    let window = if whole {
         window::of_whole(path, bytes, first)?
     } else {
         window::of_large(path, &source, beginning, first).await?

@@ -90,13 +90,22 @@ pub struct Tools {
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) shells: Shells,
     pub(crate) reads: Reads,
+    /// Who changes files holds this: between reading and writing a file no other
+    /// call of ours may write it.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Tools {
     /// Tools that work in this sandbox, and keep long outputs there.
     #[must_use]
     pub fn new(sandbox: Arc<Sandbox>, outputs: Arc<Outputs>) -> Self {
-        Self { sandbox, outputs, shells: Shells::default(), reads: Reads::default() }
+        Self {
+            sandbox,
+            outputs,
+            shells: Shells::default(),
+            reads: Reads::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Runs a call. It never fails: what goes wrong is an output for the model.
@@ -122,6 +131,12 @@ impl Tools {
             return bash::run(self, &call, arguments).await;
         }
         let answer = async {
+            let _turn = match call.tool {
+                write_file::NAME | edit_file::NAME | apply_patch::NAME => {
+                    Some(self.changing.lock().await)
+                }
+                _ => None,
+            };
             match call.tool {
                 read_file::NAME => read_file::run(self, &call, arguments).await,
                 write_file::NAME => write_file::run(self, arguments).await,
@@ -168,6 +183,12 @@ fn unknown(tool: &str) -> Trouble {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_may_move_between_threads() {
+        fn is_send<T: Send>(_: impl Fn(&'static Tools, Call<'static>) -> T) {}
+        is_send(Tools::run);
+    }
 
     #[test]
     fn the_specs_are_few_short_and_always_the_same() {

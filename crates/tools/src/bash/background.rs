@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ending::{Ending, under};
 use super::shell::Leaves;
-use super::{ENOENT, begin, lost, not_run, record};
+use super::{ENOENT, PATIENCE, begin, lost, not_run, record};
 use crate::cut::Recording;
 use crate::outputs::Outputs;
 use crate::tools::{Call, Tools, Watcher};
@@ -126,7 +126,9 @@ impl Job {
             tokio::select! {
                 chunk = process.next_output() => {
                     let Some(chunk) = chunk else { break };
-                    record(&mut self.log().recording, chunk, &Nobody);
+                    // Both at once, so that no news is left of what was told.
+                    let mut log = self.log();
+                    record(&mut log.recording, chunk, &Nobody);
                     self.news.send_modify(|news| news.output = true);
                 }
                 () = self.stop.notified() => {
@@ -191,20 +193,20 @@ impl Background {
         self.inner().make_room()?;
         let shell = &tools.shells.shell;
         let process = loop {
-            let command =
-                shell.command(&tools.sandbox, call.thread, call.call, script, Leaves::Nothing);
+            let kind = shell.kind();
+            let command = kind.command(&tools.sandbox, call, script, Leaves::Nothing);
             let command = command.leftovers(Leftovers::Kill);
-            let Some(process) = begin(tools, call.call, command).await? else {
+            let Some(mut process) = begin(tools, call.call, command).await? else {
                 return Ok(lost(Recording::new(&tools.outputs, call.call)).await);
             };
-            match process.started().await {
-                Ok(_) => break process,
-                Err(CallError::NotStarted { errno: ENOENT, .. }) if shell.has_no_bash() => {
-                    // The guest gives the name free once it is acknowledged.
-                    let mut process = process;
+            match timeout(PATIENCE, process.started()).await {
+                Ok(Ok(_)) => break process,
+                Ok(Err(CallError::NotStarted { errno: ENOENT, .. })) if shell.is_missing(kind) => {
+                    // The guest gives the name free once this is acknowledged.
                     drop(process.wait().await);
                 }
-                Err(error) => return Err(not_run(&error)),
+                Ok(Err(error)) => return Err(not_run(&error)),
+                Err(_) => return Ok(lost(Recording::new(&tools.outputs, call.call)).await),
             }
         };
         let job = Arc::new(Job {

@@ -15,6 +15,7 @@ set --
     read -r '__cofferdam[5]' <"$__cofferdam.a"
     read -r '__cofferdam[6]' <"$__cofferdam.b"
     __cofferdam[9]=a
+    __cofferdam[10]=$PWD
     shopt -s extglob
     if ((${__cofferdam[5]:1} + 0 > ${__cofferdam[6]:1} + 0)); then
         __cofferdam[9]=b
@@ -27,8 +28,10 @@ set --
     builtin shopt -u extglob
 } 2>/dev/null
 if [[ -n ${__cofferdam[7]} ]]; then
-    builtin cd -- "${__cofferdam[7]}" 2>/dev/null ||
+    builtin cd -- "${__cofferdam[7]}" 2>/dev/null || {
+        builtin cd -- "${__cofferdam[10]}"
         builtin echo "[the working directory ${__cofferdam[7]} is gone; now in $PWD]" >&2
+    }
     OLDPWD=${__cofferdam[8]}
 fi
 builtin eval "${__cofferdam[4]}"

@@ -19,7 +19,7 @@ __cofferdam_look() {
 __cofferdam_look "$__cofferdam_state.a"
 __cofferdam_number_a=$__cofferdam_found
 __cofferdam_look "$__cofferdam_state.b"
-__cofferdam_slot=a __cofferdam_cwd=
+__cofferdam_slot=a __cofferdam_cwd= __cofferdam_start=$PWD
 if [ "$__cofferdam_number_a" -gt "$__cofferdam_found" ]; then
     __cofferdam_slot=b
     . "$__cofferdam_state.a"
@@ -27,8 +27,10 @@ elif [ "$__cofferdam_found" -gt 0 ]; then
     . "$__cofferdam_state.b"
 fi
 if [ -n "$__cofferdam_cwd" ]; then
-    cd -- "$__cofferdam_cwd" 2>/dev/null ||
+    cd -- "$__cofferdam_cwd" 2>/dev/null || {
+        cd -- "$__cofferdam_start"
         echo "[the working directory $__cofferdam_cwd is gone; now in $PWD]" >&2
+    }
 fi
 unset __cofferdam_cwd
 eval "$__cofferdam_script"

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use cofferdam_sandbox::{Command, HOME, Sandbox};
-use cofferdam_types::{CallId, ThreadId};
+use cofferdam_types::ThreadId;
 
+use crate::tools::Call;
 use crate::trouble::Trouble;
 
 /// What runs a script in `bash`, and in a plain shell where there is no `bash`.
@@ -32,6 +33,15 @@ pub(crate) enum Leaves {
     State,
     /// It is forgotten.
     Nothing,
+}
+
+/// A shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `bash`.
+    Bash,
+    /// `/bin/sh`, whatever that is.
+    Plain,
 }
 
 /// What is known of a sandbox's shells.
@@ -64,29 +74,35 @@ impl Shell {
         busy.insert(thread).then(|| Turn { shell: self, thread })
     }
 
-    /// Whether another shell is to be tried, because there is no `bash`.
-    pub(crate) fn has_no_bash(&self) -> bool {
-        !self.plain.swap(true, Ordering::Relaxed)
+    /// The shell to be tried.
+    pub(crate) fn kind(&self) -> Kind {
+        if self.plain.load(Ordering::Relaxed) { Kind::Plain } else { Kind::Bash }
     }
 
+    /// Takes note that a shell is not there; says whether another may be.
+    pub(crate) fn is_missing(&self, kind: Kind) -> bool {
+        self.plain.store(true, Ordering::Relaxed);
+        kind == Kind::Bash
+    }
+}
+
+impl Kind {
     /// The command that runs a script.
     pub(crate) fn command(
-        &self,
+        self,
         sandbox: &Sandbox,
-        thread: ThreadId,
-        call: CallId,
+        call: &Call<'_>,
         script: &str,
         leaves: Leaves,
     ) -> Command {
+        let shell: &[&str] = match self {
+            Self::Plain => &["/bin/sh", "-c", SH, "sh"],
+            Self::Bash => &["bash", "--noprofile", "--norc", "-c", BASH, "bash"],
+        };
         let names = sandbox.argv([""]).exec.env;
         let names: Vec<_> = names.iter().map(|(name, _)| String::from_utf8_lossy(name)).collect();
-        let shell: &[&str] = if self.plain.load(Ordering::Relaxed) {
-            &["/bin/sh", "-c", SH, "sh"]
-        } else {
-            &["bash", "--noprofile", "--norc", "-c", BASH, "bash"]
-        };
-        let state = format!("{HOME}/.cofferdam-shell-{thread}");
-        let (number, names) = (call.to_string(), names.join(" "));
+        let state = format!("{HOME}/.cofferdam-shell-{}", call.thread);
+        let (number, names) = (call.call.to_string(), names.join(" "));
         let save = if leaves == Leaves::State { "save" } else { "leave" };
         let given = [state.as_str(), &number, save, &names];
         let words = shell.iter().copied().chain(given).map(str::as_bytes);

@@ -1,7 +1,6 @@
 //! The lines of a file that are looked at: found without holding more of the file
 //! than a window, and shown with their numbers.
 
-use crate::cut::readable;
 use crate::encoding::Encoding;
 use crate::lines::{self, count_lines};
 use crate::trouble::Trouble;
@@ -64,14 +63,14 @@ pub(super) async fn of_large(
     let (mut part, mut offset, mut before) = (beginning.bytes, 0_u64, 0_u64);
     // Where the line begins.
     let start = loop {
+        if part.is_empty() {
+            return Err(beyond(path, first, before));
+        }
         if let Some(start) = start_of(&part, first - before) {
             break offset + start as u64;
         }
         before += memchr::memchr_iter(b'\n', &part).count() as u64;
         offset += part.len() as u64;
-        if part.is_empty() {
-            return Err(beyond(path, first, before));
-        }
         if offset > SEARCHED {
             return Err(Trouble::Failed(format!(
                 "{path}: line {first} is not in the first {}; use bash for the rest",
@@ -84,11 +83,7 @@ pub(super) async fn of_large(
     let to_end = start + part.bytes.len() as u64 >= part.size;
     let encoding = Encoding::of(&part.bytes);
     let mut notes: Vec<String> = encoding.note().map(str::to_owned).into_iter().collect();
-    if encoding.is_wide() {
-        notes.clear();
-    }
-    let text =
-        if encoding.is_wide() { readable(&part.bytes) } else { encoding.decode(&part.bytes) };
+    let text = encoding.decode(&part.bytes);
     if text.contains("\r\n") {
         notes.push("lines end in CRLF".to_owned());
     }

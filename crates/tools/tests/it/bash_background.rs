@@ -18,7 +18,8 @@ fn a_background_command_is_started_looked_at_and_stopped() {
     in_lab(async |lab| {
         lab.sh("mkfifo go").await;
         let answer =
-            start(lab, "echo ready; while read -r line <go; do echo got $line; done").await;
+            start(lab, "exec 3<>go; echo ready; while read -r line <&3; do echo got $line; done")
+                .await;
         assert_eq!(answer.done(), "ready\np1 has started and is running");
         assert_eq!(look(lab, "p1", 0).await.done(), "p1 is running; no new output");
         lab.sh("echo one >go").await;

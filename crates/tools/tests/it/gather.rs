@@ -35,6 +35,7 @@ fn the_nearest_instructions_are_taken_and_deeper_ones_are_named() {
         assert_eq!(texts().await, [one("AGENTS.md", "agents", false)]);
         lab.put("sub/CLAUDE.md", "x").await;
         lab.put("sub/AGENTS.md", "x").await;
+        lab.put("sub/AGENTS.override.md", "x").await;
         lab.put("other/deep/CLAUDE.md", "x").await;
         lab.put("AGENTS.override.md", "override").await;
         assert_eq!(
@@ -42,7 +43,7 @@ fn the_nearest_instructions_are_taken_and_deeper_ones_are_named() {
             [
                 one("AGENTS.override.md", "override", false),
                 one("other/deep/CLAUDE.md", "", true),
-                one("sub/AGENTS.md", "", true),
+                one("sub/AGENTS.override.md", "", true),
             ]
         );
     });
@@ -79,7 +80,7 @@ fn hostile_files_are_harmless() {
     in_lab(async |lab| {
         lab.sh("ln -s /etc/passwd AGENTS.override.md; mkfifo AGENTS.md; \
                 head -c 50000000 /dev/zero | tr '\\0' e > CLAUDE.md; \
-                mkdir -p .agents/skills/{fifo,link,huge,bad} sub; cd .agents/skills; \
+                mkdir -p .agents/skills sub; cd .agents/skills; mkdir fifo link huge bad; \
                 mkfifo fifo/SKILL.md; ln -s /etc/passwd link/SKILL.md; \
                 (printf -- '---\\nname: huge\\ndescription: x\\n---\\n'; head -c 5000000 /dev/zero) > huge/SKILL.md; \
                 printf -- '---\\nname: bad\\ndescription: \\377\\n---\\n' > bad/SKILL.md; \

@@ -93,19 +93,31 @@ impl Lab {
     /// Calls a tool in a conversation.
     pub(crate) async fn call_in(&self, thread: u32, tool: &str, arguments: Value) -> Answer {
         let eye = Eye::default();
+        let answer = self.call_watched(thread, tool, arguments, &eye).await;
+        Answer { seen: eye.0.into_inner().unwrap(), ..answer }
+    }
+
+    /// Calls a tool for somebody who watches.
+    pub(crate) async fn call_watched(
+        &self,
+        thread: u32,
+        tool: &str,
+        arguments: Value,
+        watcher: &dyn Watcher,
+    ) -> Answer {
         let call = Call {
             call: CallId(self.calls.fetch_add(1, Ordering::Relaxed)),
             thread: ThreadId(thread),
             tool,
             arguments: arguments.as_object().unwrap(),
-            watcher: &eye,
+            watcher,
         };
         let output = self.tools.run(call).await;
         let text = match output.content.first() {
             Some(Content::Text { text }) => text.clone(),
             other => panic!("{other:?}"),
         };
-        Answer { status: output.status, text, output, seen: eye.0.into_inner().unwrap() }
+        Answer { status: output.status, text, output, seen: Vec::new() }
     }
 
     /// Runs a command.
@@ -172,7 +184,8 @@ pub(crate) fn in_lab_with(spec: Spec, test: impl AsyncFnOnce(&Lab)) {
         test(&lab).await;
         let Lab { tools, sandbox, directory, .. } = lab;
         drop(tools);
-        let sandbox = Arc::into_inner(sandbox).expect("nothing else holds the sandbox");
+        // Nothing else holds the sandbox.
+        let sandbox = Arc::into_inner(sandbox).unwrap();
         sandbox.close().await.unwrap();
         drop(directory);
     });
