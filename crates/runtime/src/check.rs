@@ -34,7 +34,7 @@ pub(crate) async fn check(
     };
     let mut results = Vec::new();
     for command in checks {
-        let result = run(&fork, &place, command).await;
+        let result = run(&fork, command).await;
         let passed = result.passed();
         results.push(result);
         if !passed {
@@ -52,15 +52,13 @@ async fn fork(
     place: &Place,
 ) -> Result<Sandbox, SandboxError> {
     let snapshot = sandbox.snapshot().await?;
-    Sandbox::open(backend, place::beside(place, Workspace::Fork(snapshot))).await
+    let fork = Sandbox::open(backend, place::beside(place, Workspace::Fork(snapshot))).await?;
+    Ok(fork.with_variables(place.variables.iter().cloned()))
 }
 
-async fn run(fork: &Sandbox, place: &Place, command: String) -> CheckResult {
+async fn run(fork: &Sandbox, command: String) -> CheckResult {
     let begun = Instant::now();
-    let mut asked = fork.shell(command.as_str()).timeout(Some(LONGEST)).keep(SHOWN);
-    for (name, value) in &place.variables {
-        asked = asked.env(name.as_str(), value.as_str());
-    }
+    let asked = fork.shell(command.as_str()).timeout(Some(LONGEST)).keep(SHOWN);
     match fork.run(fork.next_call_id(), asked).await {
         Ok(result) => {
             let output = output(&result);

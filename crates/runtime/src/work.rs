@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cofferdam_engine::Input;
 use cofferdam_model::Request;
-use cofferdam_sandbox::{Backend, Sandbox, Workspace};
+use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Workspace};
 use cofferdam_tools::{Call, Tools, Watcher};
 use cofferdam_types::{
     CallId, FileChange, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus,
@@ -41,10 +41,20 @@ pub(crate) enum Done {
 pub(crate) async fn open(backend: Arc<dyn Backend>, place: Place) -> Done {
     let opening = Sandbox::open(&*backend, place::workplace(&place));
     Done::Opened(match timeout(OPENING, opening).await {
-        Ok(Ok(sandbox)) => Ok(Box::new(sandbox)),
-        Ok(Err(error)) => Err(chain(&error)),
+        Ok(Ok(sandbox)) => Ok(Box::new(sandbox.with_variables(place.variables))),
+        Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(format!("it was not there after {} seconds", OPENING.as_secs())),
     })
+}
+
+/// Why there is no sandbox, and what would mend that.
+fn explain(error: &SandboxError) -> String {
+    match error {
+        SandboxError::Open(
+            OpenError::Unusable { cause, remedy } | OpenError::Invalid { cause, remedy },
+        ) => format!("{cause} ({remedy})"),
+        other => chain(other),
+    }
 }
 
 pub(crate) fn opened(sandbox: &Sandbox) -> Input {

@@ -23,6 +23,8 @@ pub struct Sandbox {
     guest: Mutex<Arc<GuestClient>>,
     room: Box<dyn Room>,
     limits: Limits,
+    /// Variables of every command here, besides those that the room needs.
+    variables: Vec<(Vec<u8>, Vec<u8>)>,
     next_call: AtomicU64,
     /// How many processes the kernel had killed for lack of memory, when last
     /// asked.
@@ -62,10 +64,11 @@ impl Sandbox {
         let room = backend.reattach(id).await?;
         let memory_kills = room.oom_kills().await?;
         let guest = Self::dial(room.as_ref()).await?;
-        // Far from the ids that were given out before, and small enough to be a
+        // Far from the ids that were given out before, also from those that a
+        // caller makes of small numbers and one high bit, and small enough to be a
         // number in anybody's JSON.
         let somewhere = RandomState::new().build_hasher().finish();
-        let first = (1 + somewhere % (1 << 20)) << 32;
+        let first = (2 + somewhere % (1 << 20)) << 32;
         Ok(Self::new(room, guest, limits, first, memory_kills))
     }
 
@@ -80,9 +83,25 @@ impl Sandbox {
             guest: Mutex::new(Arc::new(guest)),
             room,
             limits,
+            variables: Vec::new(),
             next_call: AtomicU64::new(first_call),
             memory_kills: AtomicU64::new(memory_kills),
         }
+    }
+
+    /// The same with variables for every command here.
+    #[must_use]
+    pub fn with_variables<Name, Value>(
+        mut self,
+        variables: impl IntoIterator<Item = (Name, Value)>,
+    ) -> Self
+    where
+        Name: Into<Vec<u8>>,
+        Value: Into<Vec<u8>>,
+    {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.variables.extend(variables);
+        self
     }
 
     async fn dial(room: &dyn Room) -> Result<GuestClient, SandboxError> {
@@ -125,8 +144,8 @@ impl Sandbox {
     #[must_use]
     pub fn command(&self, program: Program) -> Command {
         let command = Command::new(program, &self.limits);
-        let needed = self.room.environment();
-        needed.into_iter().fold(command, |command, (name, value)| command.env(name, value))
+        let variables = self.variables.iter().cloned().chain(self.room.environment());
+        variables.fold(command, |command, (name, value)| command.env(name, value))
     }
 
     /// The same for a script for `/bin/sh`.

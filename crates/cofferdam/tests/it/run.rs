@@ -400,3 +400,12 @@ fn a_reader_that_is_stuck_does_not_keep_an_interrupt_out() {
     assert_eq!(crate::invocation::wait(&mut child), 130);
     assert_eq!(agent.file("a"), "a\n");
 }
+
+#[test]
+fn variables_reach_commands_and_checks_and_nothing_else_does() {
+    let agent = Agent::new(Dialect::Chat, [bash("echo \"$GREETING-$SECRET\" > said")]);
+    let run =
+        agent.run(&["--env", "GREETING=hello", "--check", "test \"$GREETING\" = hello", "go"]);
+    run.env("SECRET", "mine").run().expect_code(0);
+    assert_eq!(agent.file("said"), "hello-\n");
+}
