@@ -1,21 +1,29 @@
 //! The product as one binary: the adapters, wired to the command line.
 
+mod models;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cofferdam_cli::Product;
+use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_native::Native;
+
+use crate::models::Adapters;
 
 fn main() -> ExitCode {
     let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
-    let native = home.map(|home| Arc::new(Native::new(home.join("sandboxes"))));
+    let native = home.as_ref().map(|home| Arc::new(Native::new(home.join("sandboxes"))));
     if let Ok(native) = &native
         && std::env::args_os().nth(1).is_some_and(|verb| verb == "exec")
     {
-        native.prepare();
+        native.prepare_by_fork();
     }
-    cofferdam_cli::main(|| Ok(Product { backends: vec![native?] }))
+    cofferdam_cli::main(|| {
+        let backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
+        Ok(Product { backends, models: Box::new(Adapters), home: home.clone()? })
+    })
 }
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the

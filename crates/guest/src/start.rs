@@ -66,7 +66,9 @@ fn take(fd: i32) -> Result<OwnedFd, Errno> {
 /// Opens nothing at 0 to 3, so that no other descriptor ever gets one of these
 /// numbers: children put theirs there.
 fn occupy_first_descriptors() -> Result<(), Errno> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+    // Only to be read: where acts are recorded, one opened for writing would have
+    // to wait for that.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let nothing = openat(CWD, "/dev/null", flags, Mode::empty())?;
     let nothing = rustix::io::fcntl_dupfd_cloexec(&nothing, LISTENER + 1)?;
     for target in 0..=LISTENER {

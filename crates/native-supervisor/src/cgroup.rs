@@ -83,6 +83,12 @@ impl Places {
         Self { unified, legacy }
     }
 
+    /// Whether a process has to be born into its groups rather than join them.
+    #[must_use]
+    pub fn need_birthplace(&self) -> bool {
+        self.unified.is_some()
+    }
+
     /// The controllers whose groups this process may make.
     #[must_use]
     pub fn usable(&self) -> Vec<String> {
@@ -100,6 +106,14 @@ impl Places {
         let legacy = self.legacy.iter().map(|(_, path)| path.clone());
         self.unified.iter().cloned().chain(legacy).collect()
     }
+}
+
+/// Whether the machine has groups of version 2 alone, where it is usual to have
+/// them.
+#[must_use]
+pub fn is_unified() -> bool {
+    const CGROUP2: i64 = 0x6367_7270;
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type == CGROUP2)
 }
 
 /// The nearest directory at or above `own` in which this process may make
@@ -294,9 +308,9 @@ impl Groups {
         ignore(write(&file, value));
     }
 
-    /// Removes the groups; kills what may still be in them first.
+    /// Removes the groups; kills what may still be in them first. They are not
+    /// frozen.
     pub fn remove(&self, patience: Duration) {
-        self.thaw();
         for path in self.unified.iter().chain(self.legacy.iter().map(|(_, path)| path)) {
             remove_directory(path, patience);
         }

@@ -46,7 +46,7 @@ fn lower(resource: Resource, value: u64) -> Result<(), Failure> {
     let now = getrlimit(resource);
     let value = now.maximum.map_or(value, |maximum| maximum.min(value));
     setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
-        .step(format!("set the limit of {resource:?}"))
+        .step_with(|| format!("set the limit of {resource:?}"))
 }
 
 /// Keeps the sandbox to as many CPUs as it may use: the limit that is left

@@ -39,21 +39,32 @@ pub trait Step<T> {
     /// # Errors
     /// The same, named.
     fn step(self, step: impl AsRef<str>) -> Result<T, Failure>;
+
+    /// As [`Self::step`], with words that are put together only when needed.
+    ///
+    /// # Errors
+    /// The same, named.
+    fn step_with(self, step: impl FnOnce() -> String) -> Result<T, Failure>;
 }
 
 impl<T> Step<T> for rustix::io::Result<T> {
     fn step(self, step: impl AsRef<str>) -> Result<T, Failure> {
-        self.map_err(|error| Failure {
-            step: step.as_ref().to_owned(),
-            errno: error.raw_os_error(),
-        })
+        self.step_with(|| step.as_ref().to_owned())
+    }
+
+    fn step_with(self, step: impl FnOnce() -> String) -> Result<T, Failure> {
+        self.map_err(|error| Failure { step: step(), errno: error.raw_os_error() })
     }
 }
 
 impl<T> Step<T> for io::Result<T> {
     fn step(self, step: impl AsRef<str>) -> Result<T, Failure> {
+        self.step_with(|| step.as_ref().to_owned())
+    }
+
+    fn step_with(self, step: impl FnOnce() -> String) -> Result<T, Failure> {
         self.map_err(|error| Failure {
-            step: step.as_ref().to_owned(),
+            step: step(),
             errno: error.raw_os_error().unwrap_or(libc::EIO),
         })
     }

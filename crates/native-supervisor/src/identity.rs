@@ -40,6 +40,15 @@ impl Identity {
         if uid == 0 && maps_range(uid_map) { Self::OwnRange } else { Self::Single { uid, gid } }
     }
 
+    /// Whether the first process may become the guest by a call, rather than by
+    /// executing it. The supervisor reads what the guest's children execute. Of a
+    /// process that cannot be dumped, an ordinary user may only read what became
+    /// another program inside the user namespace; root may in any case.
+    #[must_use]
+    pub fn enters_guest(self) -> bool {
+        self == Self::OwnRange
+    }
+
     /// What is written to `uid_map` and `gid_map`.
     #[must_use]
     pub fn maps(self) -> (String, String) {

@@ -17,6 +17,7 @@ pub mod cgroup;
 pub mod confine;
 pub mod failure;
 pub mod filter;
+pub mod first_process;
 pub mod identity;
 pub mod mounts;
 pub mod processes;

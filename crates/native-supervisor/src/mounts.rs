@@ -38,7 +38,7 @@ pub fn copy_of(path: &Path) -> Result<OwnedFd, Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    open_tree(CWD, path, flags).step(format!("take {}", path.display()))
+    open_tree(CWD, path, flags).step_with(|| format!("take {}", path.display()))
 }
 
 /// A copy of the mount at `path` alone, not in place yet: what is mounted below
@@ -48,7 +48,7 @@ pub fn copy_of(path: &Path) -> Result<OwnedFd, Failure> {
 /// When the path is not there or may not be mounted.
 pub fn copy_of_one(path: &Path) -> Result<OwnedFd, Failure> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    open_tree(CWD, path, flags).step(format!("take {}", path.display()))
+    open_tree(CWD, path, flags).step_with(|| format!("take {}", path.display()))
 }
 
 /// Gives a mount and all below it its attributes.
@@ -100,7 +100,7 @@ pub enum RootAccess {
 pub fn place(mount: impl AsFd, at: impl AsRef<Path>) -> Result<(), Failure> {
     let at = at.as_ref();
     move_mount(mount, "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .step(format!("mount {}", at.display()))
+        .step_with(|| format!("mount {}", at.display()))
 }
 
 /// Shows the host's `source` at `at`.
@@ -122,14 +122,16 @@ pub fn new_file_system(
     options: &[(&str, &str)],
     attributes: Attributes,
 ) -> Result<OwnedFd, Failure> {
-    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).step(format!("open a {kind}"))?;
+    let context =
+        fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).step_with(|| format!("open a {kind}"))?;
     for (key, value) in options {
         fsconfig_set_string(context.as_fd(), *key, *value)
-            .step(format!("set {key}={value} of a {kind}"))?;
+            .step_with(|| format!("set {key}={value} of a {kind}"))?;
     }
-    fsconfig_create(context.as_fd()).step(format!("make a {kind}"))?;
+    fsconfig_create(context.as_fd()).step_with(|| format!("make a {kind}"))?;
     let flags = MountAttrFlags::from_bits_retain(attributes.0 as u32);
-    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).step(format!("mount a {kind}"))
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags)
+        .step_with(|| format!("mount a {kind}"))
 }
 
 /// An overlay of layers, topmost first, with a place for changes, put at `at`.
@@ -144,5 +146,5 @@ pub fn stack(lower: &[String], upper: &str, work: &str, at: &str) -> Result<(), 
         .map_err(|_| Failure::new("a layer's name has a NUL byte"))?;
     let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
     rustix::mount::mount("overlay", at, "overlay", flags, options.as_c_str())
-        .step(format!("stack {} layers at {at}", lower.len() + 1))
+        .step_with(|| format!("stack {} layers at {at}", lower.len() + 1))
 }

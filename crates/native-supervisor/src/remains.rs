@@ -42,12 +42,15 @@ pub fn apply_changes(plan: &Plan, store: BorrowedFd<'_>) -> Result<(), Failure> 
     // The path was without links when the sandbox was made. If one is there now,
     // somebody wants the changes elsewhere.
     let resolve = ResolveFlags::NO_SYMLINKS;
-    let directory = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).step(format!(
-        "open {} again (the changes are kept in {} until it is back)",
-        path.display(),
-        plan.state.display()
-    ))?;
-    let stat = rustix::fs::fstat(&directory).step(format!("look at {}", path.display()))?;
+    let directory =
+        rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).step_with(|| {
+            format!(
+                "open {} again (the changes are kept in {} until it is back)",
+                path.display(),
+                plan.state.display()
+            )
+        })?;
+    let stat = rustix::fs::fstat(&directory).step_with(|| format!("look at {}", path.display()))?;
     for number in 0u32.. {
         // The workspace's own directory may have been closed to its owner.
         let layer = rustix::fs::openat(store, number.to_string(), flags, Mode::empty())
@@ -88,7 +91,7 @@ pub fn remove_state(state: &Path) -> Result<(), Failure> {
     let parent = rustix::fs::open(parent, flags, Mode::empty()).step("open the state directory")?;
     let name = CString::new(name.as_bytes())
         .map_err(|_| Failure::new("a sandbox's name has a NUL byte"))?;
-    tree::remove(parent.as_fd(), &name).step(format!("remove {}", state.display()))
+    tree::remove(parent.as_fd(), &name).step_with(|| format!("remove {}", state.display()))
 }
 
 /// Takes the lock of a sandbox's directory; `None` while somebody has it: the

@@ -7,7 +7,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
@@ -16,13 +16,15 @@ use crate::failure::{Failure, Step};
 use crate::identity::{AGENT, Identity};
 use crate::mounts::{self, Attributes, RootAccess};
 use crate::root;
-use crate::store::OnDisk;
 use crate::sys;
 use crate::wire::{NetworkPlan, Plan, WorkspacePlan};
 
 /// Where the layers and other parts of a sandbox are, out of its reach: under a
 /// mount that covers them.
 pub const VAULT: &str = "/.cofferdam";
+
+/// What covers them, a name among them: an empty directory that nobody may enter.
+const COVER: &str = "cover";
 
 /// What the supervisor needs to know of a room to take snapshots of it.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ const READ_ONLY: &[&str] = &["bus", "fs", "irq", "sys"];
 const DIRECTORIES: &[&str] = &[
     ".cofferdam",
     ".cofferdam/base",
+    ".cofferdam/cover",
     ".cofferdam/empty",
     ".cofferdam/s0",
     ".cofferdam/temporary",
@@ -87,20 +90,17 @@ const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 pub struct Prepared {
     /// The workspace's directory.
     pub base: Option<OwnedFd>,
-    /// The place for changes.
-    pub store: Option<OwnedFd>,
+    /// The file system for changes.
+    pub image: Option<OwnedFd>,
+    /// The plain directory for changes.
+    pub changes: Option<PathBuf>,
 }
 
 /// Builds a sandbox's file system from the host's and moves into it.
 ///
 /// # Errors
 /// The step that failed.
-pub fn build(
-    plan: &Plan,
-    identity: Identity,
-    prepared: Prepared,
-    on_disk: &Option<OnDisk>,
-) -> Result<Vault, Failure> {
+pub fn build(plan: &Plan, identity: Identity, prepared: Prepared) -> Result<Vault, Failure> {
     isolate_mounts()?;
     let sources = root::take(&plan.root)?;
     let devices = take_devices()?;
@@ -112,10 +112,10 @@ pub fn build(
     if let Some(base) = &base {
         mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;
     }
-    let store = match (prepared.store, on_disk) {
-        (Some(store), _) => store,
-        (None, Some(OnDisk::Directory(directory))) => mounts::copy_of(directory)?,
-        _ => sized_store(plan, identity)?,
+    let store = match (prepared.image, prepared.changes) {
+        (Some(image), _) => image,
+        (None, Some(directory)) => mounts::copy_of(&directory)?,
+        (None, None) => sized_store(plan, identity)?,
     };
 
     let owner = identity.builder().to_string();
@@ -130,6 +130,7 @@ pub fn build(
     for directory in DIRECTORIES {
         root::make_directory(Path::new(directory))?;
     }
+    rustix::fs::chmod(vault.join(COVER), Mode::empty()).step("close the cover")?;
     rustix::fs::symlink("/tmp", "var/tmp").step("link var/tmp")?;
     rustix::fs::symlink("/run", "var/run").step("link var/run")?;
     // First what would otherwise cover a directory that is to be read.
@@ -181,22 +182,19 @@ pub fn build_fork(plan: &Plan, identity: Identity, lower: &[String]) -> Result<V
     close_vault(store_name, lower.to_vec())
 }
 
-/// Gives the sandbox's network namespace its loopback, and the proxy's listener
-/// where it may reach a proxy.
+/// The proxy's listener, where the sandbox may reach a proxy.
 ///
 /// # Errors
-/// The step that failed.
-pub fn open_network(network: NetworkPlan) -> Result<Option<OwnedFd>, Failure> {
-    if network == NetworkPlan::Host {
-        return Ok(None);
-    }
-    sys::loopback_up().step("bring up the loopback interface")?;
+/// When it cannot be made.
+pub fn listen_for_proxy(network: NetworkPlan) -> Result<Option<OwnedFd>, Failure> {
     let NetworkPlan::Proxy(port) = network else { return Ok(None) };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).step("listen for the proxy")?;
     Ok(Some(listener.into()))
 }
 
+/// From here on, mounts are this process's own.
 fn isolate_mounts() -> Result<(), Failure> {
+    sys::own_mounts().step("make a mount namespace")?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", flags).step("make all mounts private")
 }
@@ -270,9 +268,7 @@ fn close_vault(store: String, lower: Vec<String>) -> Result<Vault, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(VAULT, flags, Mode::empty()).step("open the vault")?;
     rustix::process::chdir("/").step("enter the root")?;
-    let options = [("size", "4k"), ("nr_inodes", "1"), ("mode", "000")];
-    let cover = mounts::new_file_system("tmpfs", &options, Attributes::READ_ONLY)?;
-    mounts::place(cover, VAULT)?;
+    mounts::bind(&Path::new(VAULT).join(COVER), VAULT, Attributes::READ_ONLY)?;
     mounts::seal_root(RootAccess::Sealed)?;
     Ok(Vault { directory, store, lower })
 }
@@ -289,7 +285,7 @@ fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
 fn put_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
     for (name, device) in devices {
         let path = Path::new("dev").join(name);
-        root::make_file(&path, "")?;
+        root::make_place(&path)?;
         mounts::place(device, &path)?;
     }
     let links = [
@@ -300,7 +296,7 @@ fn put_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
         ("pts/ptmx", "dev/ptmx"),
     ];
     for (target, link) in links {
-        rustix::fs::symlink(target, link).step(format!("link {link}"))?;
+        rustix::fs::symlink(target, link).step_with(|| format!("link {link}"))?;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{CWD, FileType, Mode};
 
 use crate::failure::{Failure, Step};
 use crate::identity::AGENT;
@@ -106,9 +106,10 @@ pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
             }
         }
         RootPlan::Image(image) => {
-            let entries = fs::read_dir(image).step(format!("read image {}", image.display()))?;
+            let entries =
+                fs::read_dir(image).step_with(|| format!("read image {}", image.display()))?;
             for entry in entries {
-                let entry = entry.step(format!("read image {}", image.display()))?;
+                let entry = entry.step_with(|| format!("read image {}", image.display()))?;
                 let name = entry.file_name();
                 if !PROVIDED.iter().any(|provided| *provided == name) {
                     sources.extend(take_entry(&entry.path(), Path::new(&name))?);
@@ -124,7 +125,7 @@ fn take_entry(path: &Path, target: &Path) -> Result<Option<Source>, Failure> {
     let target = target.to_path_buf();
     let kind = metadata.file_type();
     if kind.is_symlink() {
-        let link = fs::read_link(path).step(format!("read the link {}", path.display()))?;
+        let link = fs::read_link(path).step_with(|| format!("read the link {}", path.display()))?;
         return Ok(Some(Source { target, content: Content::Link(link) }));
     }
     let shape = if kind.is_dir() {
@@ -151,14 +152,15 @@ pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
         }
         match content {
             Content::Link(link) => {
-                rustix::fs::symlink(&link, &target).step(format!("link {}", target.display()))?;
+                rustix::fs::symlink(&link, &target)
+                    .step_with(|| format!("link {}", target.display()))?;
             }
             Content::Mount(mount, Shape::Directory) => {
                 make_directories(&target)?;
                 mounts::place(mount, &target)?;
             }
             Content::Mount(mount, Shape::File) => {
-                make_file(&target, "")?;
+                make_place(&target)?;
                 mounts::place(mount, &target)?;
             }
         }
@@ -216,7 +218,7 @@ pub fn introduce(plan: &RootPlan, network: NetworkPlan) -> Result<(), Failure> {
 pub fn make_directory(path: &Path) -> Result<(), Failure> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => Err(error).step(format!("make {}", path.display())),
+        Err(error) => Err(error).step_with(|| format!("make {}", path.display())),
     }
 }
 
@@ -227,11 +229,20 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
 pub fn make_directories(path: &Path) -> Result<(), Failure> {
     match rustix::fs::mkdir(path, Mode::from_raw_mode(0o755)) {
         Err(rustix::io::Errno::NOENT) => {
-            fs::create_dir_all(path).step(format!("make {}", path.display()))
+            fs::create_dir_all(path).step_with(|| format!("make {}", path.display()))
         }
         Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-        Err(error) => Err(error).step(format!("make {}", path.display())),
+        Err(error) => Err(error).step_with(|| format!("make {}", path.display())),
     }
+}
+
+/// Makes an empty file for another to be mounted at.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_place(path: &Path) -> Result<(), Failure> {
+    rustix::fs::mknodat(CWD, path, FileType::RegularFile, Mode::from_raw_mode(0o644), 0)
+        .step_with(|| format!("make {}", path.display()))
 }
 
 /// Makes a file with this content.
@@ -239,5 +250,5 @@ pub fn make_directories(path: &Path) -> Result<(), Failure> {
 /// # Errors
 /// When it cannot be made.
 pub fn make_file(path: &Path, content: &str) -> Result<(), Failure> {
-    fs::write(path, content).step(format!("write {}", path.display()))
+    fs::write(path, content).step_with(|| format!("write {}", path.display()))
 }

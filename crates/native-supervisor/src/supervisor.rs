@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
     socket_with,
@@ -14,17 +14,17 @@ use rustix::net::{
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
 
 use crate::audit::Auditor;
-use crate::cgroup::{Groups, Places};
+use crate::cgroup::{self, Groups, Places};
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
 use crate::procfs;
 use crate::remains;
 use crate::room::Vault;
 use crate::snapshot::Workspace;
-use crate::start::{self, Ingredients, Lent, Progress, Starting};
+use crate::start::{self, Birth, Lent, Newborn, Progress};
 use crate::store::{self, OnDisk};
 use crate::sys;
-use crate::wire::{self, Built, Keep, Order, Plan, Report, WorkspacePlan};
+use crate::wire::{self, Built, GroupKind, Keep, Order, Plan, Report, WorkspacePlan};
 
 /// How long a control group may take to let itself be removed.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -40,20 +40,27 @@ const QUIET: Duration = Duration::from_secs(1);
 const MAX_HOSTS: usize = 8;
 
 /// Makes the sandbox that the host on standard input asks for, and stays until
-/// it is gone.
+/// it is gone. `own_program` is this program as a static executable, for a guest
+/// that has to be one.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(own_program: OwnedFd) -> ExitCode {
     let host = match rustix::io::dup(rustix::stdio::stdin()) {
         Ok(host) => host,
         Err(_) => return ExitCode::FAILURE,
     };
     // A supervisor may be started before there is a plan for it; what does not
-    // depend on one is found out meanwhile.
-    let places = Places::find();
-    let outcome = match wire::receive::<Plan>(&host) {
-        Ok(Some((plan, descriptors))) => Supervisor::begin(plan, descriptors, &places, &host),
-        Ok(None) => return ExitCode::FAILURE,
-        Err(failure) => Err(failure),
+    // depend on one is made meanwhile.
+    let ground = Ground::prepare(own_program);
+    let newborn = match &ground {
+        Ok(ground) if !has_spoken(&host) => ground.newborn(),
+        _ => None,
+    };
+    let outcome = match (wire::receive::<Plan>(&host), ground) {
+        (Ok(Some((plan, descriptors))), Ok(ground)) => {
+            Supervisor::begin(plan, descriptors, &ground, newborn, &host)
+        }
+        (Ok(None), _) => return ExitCode::FAILURE,
+        (Err(failure), _) | (_, Err(failure)) => Err(failure),
     };
     match outcome {
         Ok(supervisor) => supervisor.watch(host),
@@ -62,6 +69,38 @@ pub fn main() -> ExitCode {
             ignore(wire::send(&host, &Report::Failed(failure), &[]));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// What any sandbox of this supervisor is made on.
+struct Ground {
+    identity: Identity,
+    own_program: OwnedFd,
+}
+
+impl Ground {
+    fn prepare(own_program: OwnedFd) -> Result<Self, Failure> {
+        rustix::process::setsid().step("begin a session")?;
+        ignore(rustix::thread::set_name(c"cofferdam-super"));
+        // What is made for the sandbox must not depend on the caller's habits.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
+        allow_many_files();
+        // Out of the way of the first descriptors, which the guest has its own
+        // use for.
+        let own_program =
+            rustix::io::fcntl_dupfd_cloexec(&own_program, 8).step("hold this program")?;
+        let uid_map = procfs::read("/proc/self/uid_map").step("read /proc")?;
+        Ok(Self { identity: Identity::choose(&uid_map), own_program })
+    }
+
+    /// A first process for the plan that most likely comes. Where it has to be
+    /// born into a group of its own there is none; where it cannot be made, that
+    /// is told when it is needed.
+    fn newborn(&self) -> Option<Newborn> {
+        if cgroup::is_unified() {
+            return None;
+        }
+        Newborn::make(Birth::Apart, None, self.identity, &self.own_program).ok()
     }
 }
 
@@ -94,26 +133,18 @@ impl Supervisor {
     fn begin(
         plan: Plan,
         descriptors: Vec<OwnedFd>,
-        places: &Places,
+        ground: &Ground,
+        mut newborn: Option<Newborn>,
         host: &OwnedFd,
     ) -> Result<Self, Failure> {
-        rustix::process::setsid().step("begin a session")?;
-        // The host's directories, processes and groups are all reached by name.
-        rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
-        ignore(rustix::thread::set_name(c"cofferdam-super"));
-        // What is made for the sandbox must not depend on the caller's habits.
-        rustix::process::umask(Mode::from_raw_mode(0o022));
-        allow_many_files();
-        let mut descriptors = descriptors.into_iter();
-        let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
-        let groups = Groups::make(places, &plan.id, &plan.limits);
-        let begun = Self::build(&plan, descriptors, &groups, lock, host);
-        match begun {
+        let mut groups = Groups::default();
+        match Self::build(&plan, descriptors, ground, &mut newborn, &mut groups, host) {
             Ok((supervisor, ready)) => {
                 let supervisor = Self { groups, ..supervisor };
                 wire::send(host, &ready, &[]).step("report to the host").map(|()| supervisor)
             }
             Err(failure) => {
+                newborn.into_iter().for_each(Newborn::discard);
                 groups.remove(REMOVAL);
                 // What cannot be removed now is found and removed later.
                 ignore(remains::remove_state(&plan.state));
@@ -124,17 +155,21 @@ impl Supervisor {
 
     fn build(
         plan: &Plan,
-        mut descriptors: impl Iterator<Item = OwnedFd>,
-        groups: &Groups,
-        lock: OwnedFd,
+        descriptors: Vec<OwnedFd>,
+        ground: &Ground,
+        newborn: &mut Option<Newborn>,
+        groups: &mut Groups,
         host: &OwnedFd,
     ) -> Result<(Self, Report), Failure> {
+        // The host's directories, processes and groups are all reached by name.
+        rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
+        let mut descriptors = descriptors.into_iter();
+        let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
         let lent = match (descriptors.next(), descriptors.next()) {
             (Some(user), Some(mounts)) => Some(Lent { user, mounts }),
             _ => None,
         };
-        let uid_map = procfs::read("/proc/self/uid_map").step("read /proc")?;
-        let identity = Identity::choose(&uid_map);
+        let identity = ground.identity;
         // Whoever attaches later needs it, and whoever has to apply changes.
         let changes = matches!(plan.workspace, WorkspacePlan::Directory(..));
         if changes || plan.linger_ms.is_some() {
@@ -146,25 +181,35 @@ impl Supervisor {
             Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
             None => None,
         };
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let own_program =
-            rustix::fs::open("/proc/self/exe", flags, Mode::empty()).step("open this program")?;
-        let starting = start::start(Ingredients {
-            plan,
-            identity,
-            groups,
-            listener,
-            lent,
-            own_program,
-            store: &store,
-        })?;
+        let newborn = match newborn.take() {
+            Some(newborn) if newborn.suits(plan) => newborn,
+            other => {
+                other.into_iter().for_each(Newborn::discard);
+                let places = Places::find();
+                if places.need_birthplace() {
+                    *groups = Groups::make(&places, &plan.id, &plan.limits);
+                }
+                let birthplace = groups.birthplace()?;
+                let birthplace = birthplace.as_ref().map(AsFd::as_fd);
+                Newborn::make(Birth::of(plan), birthplace, identity, &ground.own_program)?
+            }
+        };
         let mut parts = Parts::default();
-        if let Err(failure) = follow(&starting, plan, host, &mut parts) {
-            ignore(pidfd_send_signal(&starting.child, Signal::KILL));
-            ignore(start::wait(&starting.child));
+        let followed = newborn
+            .tell(plan, identity, listener, store.as_ref(), lent.as_ref())
+            .and_then(|()| {
+                // While the first process builds its room.
+                if groups.kind() == GroupKind::None {
+                    *groups = Groups::make(&Places::find(), &plan.id, &plan.limits);
+                }
+                newborn.admit(groups)
+            })
+            .and_then(|()| follow(&newborn, plan, identity, host, &mut parts));
+        if let Err(failure) = followed {
+            newborn.discard();
             return Err(failure);
         }
-        let Starting { child, child_pid, .. } = starting;
+        let Newborn { child, pid: child_pid, .. } = newborn;
         let (init, init_handle) = match parts.init {
             Some(init) => init,
             None => (child_pid, child.try_clone().step("duplicate a descriptor")?),
@@ -318,8 +363,7 @@ impl Supervisor {
     /// Kills everything, keeps what belongs to the user, removes the rest, and
     /// tells the hosts.
     fn end(mut self, hosts: &[OwnedFd]) -> ExitCode {
-        // A frozen group is thawed first by its removal; a first process that is
-        // already dead needs no signal.
+        // A first process that is already dead needs no signal.
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
@@ -358,17 +402,18 @@ struct Ready {
     spoke: Option<usize>,
 }
 
-/// Takes what the first process hands out, until it is the guest. Its last
-/// steps are themselves reported calls, which must be answered meanwhile.
+/// Takes what the first process hands out, until it is the guest. Executing that
+/// is itself a reported call, which must be answered meanwhile.
 fn follow(
-    starting: &Starting,
+    newborn: &Newborn,
     plan: &Plan,
+    identity: Identity,
     host: &OwnedFd,
     parts: &mut Parts,
 ) -> Result<(), Failure> {
     let deadline = Instant::now() + START;
     loop {
-        let mut watched = vec![PollFd::new(&starting.progress, PollFlags::IN)];
+        let mut watched = vec![PollFd::new(&newborn.progress, PollFlags::IN)];
         if let Some(auditor) = &parts.auditor {
             watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
         }
@@ -390,7 +435,7 @@ fn follow(
         if happened.first() != Some(&true) {
             continue;
         }
-        let Some((progress, beside)) = wire::receive::<Progress>(&starting.progress)? else {
+        let Some((progress, beside)) = wire::receive::<Progress>(&newborn.progress)? else {
             // The socket closed: the guest's program runs, if it got that far.
             return if parts.vault.is_some() {
                 Ok(())
@@ -401,21 +446,28 @@ fn follow(
         let mut beside = beside.into_iter();
         match progress {
             Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
-            Progress::Built { store, lower } => {
+            Progress::Confined { store, lower, proxy, landlock } => {
                 parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
-                parts.proxy = beside.next();
-            }
-            Progress::Confined { landlock } => {
+                parts.proxy = if proxy { beside.next() } else { None };
                 parts.landlock = landlock;
                 if let Some(listener) = beside.next() {
-                    let init = parts.init.as_ref().map_or(starting.child_pid, |(pid, _)| *pid);
+                    let init = parts.init.as_ref().map_or(newborn.pid, |(pid, _)| *pid);
                     let trail = plan.state.join(remains::TRAIL);
                     parts.auditor = Some(Auditor::new(listener, init, trail));
+                }
+                if identity.enters_guest() {
+                    return Ok(()); // nothing is left that could fail
                 }
             }
             Progress::Failed(failure) => return Err(failure),
         }
     }
+}
+
+/// Whether the host has said something already.
+fn has_spoken(host: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(host, PollFlags::IN)];
+    matches!(poll(&mut watched, Some(&timespec(Duration::ZERO))), Ok(1))
 }
 
 /// Attends to every call that waits now.
@@ -434,8 +486,8 @@ fn listen_at(name: &str, kind: SocketType) -> Result<OwnedFd, Failure> {
     let socket =
         socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).step("make a socket")?;
     let address = SocketAddrUnix::new(Path::new(name)).step("name a socket")?;
-    bind(&socket, &address).step(format!("bind {name}"))?;
-    listen(&socket, 8).step(format!("listen at {name}"))?;
+    bind(&socket, &address).step_with(|| format!("bind {name}"))?;
+    listen(&socket, 8).step_with(|| format!("listen at {name}"))?;
     Ok(socket)
 }
 

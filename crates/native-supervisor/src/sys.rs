@@ -2,6 +2,7 @@
 //! All of the crate's unsafe code is here.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -219,7 +220,7 @@ pub fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usiz
 
 /// Becomes a program given by descriptor, with this one word and no environment.
 /// Returns only on failure.
-pub fn execute(program: BorrowedFd<'_>, word: &std::ffi::CStr) -> io::Error {
+pub fn execute(program: BorrowedFd<'_>, word: &CStr) -> io::Error {
     let words = [word.as_ptr(), ptr::null()];
     let environment: [*const libc::c_char; 1] = [ptr::null()];
     // SAFETY: both lists are of live C strings and end with a null pointer.
@@ -268,6 +269,17 @@ pub fn hide_groups() -> io::Result<()> {
     // SAFETY: only the view of the control groups changes; descriptors, memory
     // and threads are not touched.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWCGROUP) }
+        .map_err(io::Error::from)
+}
+
+/// Gives this process a copy of the mounts it sees, for itself.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: only the view of the mounts changes; descriptors, memory and
+    // threads are not touched.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
         .map_err(io::Error::from)
 }
 
@@ -383,6 +395,44 @@ pub fn give_back_code() {
     }
 }
 
+/// Wipes the environment and the arguments that this process was started with,
+/// wherever they can be seen: in its memory and in `/proc`. It is then called
+/// `title` there, as far as there is room for that.
+///
+/// # Errors
+/// When `/proc` does not say where they are.
+pub fn forget_origin(title: &CStr) -> io::Result<()> {
+    let stat = crate::procfs::read("/proc/self/stat")?;
+    // From the third field on; the second may hold anything but a bracket after
+    // its own.
+    let (_, fields) = stat.rsplit_once(')').ok_or(io::ErrorKind::InvalidData)?;
+    let field = |number: usize| {
+        let text = fields.split_ascii_whitespace().nth(number - 3);
+        text.and_then(|text| text.parse::<usize>().ok()).filter(|address| *address != 0)
+    };
+    // SAFETY: the process has one thread, and from here on nobody looks for
+    // variables or their names.
+    if unsafe { libc::clearenv() } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    for (start, end, text) in [(48, 49, title.to_bytes()), (50, 51, b"".as_slice())] {
+        let (Some(start), Some(end)) = (field(start), field(end)) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let length = end.saturating_sub(start);
+        // SAFETY: the kernel put the strings of this range on the stack before the
+        // program began, and nobody holds a reference to one: the standard library
+        // reads arguments anew each time and finds empty ones from now on.
+        let area = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
+        area.fill(0);
+        // The last byte stays zero: it ends the last argument.
+        for (place, byte) in area.iter_mut().take(length.saturating_sub(1)).zip(text) {
+            *place = *byte;
+        }
+    }
+    Ok(())
+}
+
 /// Has the kernel kill this process when its parent dies.
 ///
 /// # Errors
@@ -426,8 +476,24 @@ pub fn close_on_execute_from(first: RawFd) -> io::Result<()> {
 /// # Errors
 /// Those of `close_range`.
 pub fn close_from(first: RawFd) -> io::Result<()> {
+    close_range(first as u32, u32::MAX)
+}
+
+/// As [`close_from`], but for one that stays.
+///
+/// # Errors
+/// Those of `close_range`.
+pub fn close_from_but(first: RawFd, kept: BorrowedFd<'_>) -> io::Result<()> {
+    let (first, kept) = (first as u32, kept.as_raw_fd() as u32);
+    if kept > first {
+        close_range(first, kept - 1)?;
+    }
+    close_range(kept + 1, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
     // SAFETY: the caller gives up all of them.
-    check(libc::c_long::from(unsafe { libc::close_range(first as u32, u32::MAX, 0) })).map(|_| ())
+    check(libc::c_long::from(unsafe { libc::close_range(first, last, 0) })).map(|_| ())
 }
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {

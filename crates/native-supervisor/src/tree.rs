@@ -155,43 +155,47 @@ fn lay_over_at(
     for name in names(layer).step("read the changes")? {
         let shown = name.to_string_lossy().into_owned();
         let stat = rustix::fs::statat(layer, &name, AtFlags::SYMLINK_NOFOLLOW)
-            .step(format!("look at {shown}"))?;
+            .step_with(|| format!("look at {shown}"))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if stat.st_rdev == 0 => {
-                remove(directory, &name).step(format!("remove {shown}"))?;
+                remove(directory, &name).step_with(|| format!("remove {shown}"))?;
             }
             FileType::Directory => {
-                let from = enter_to_change(layer, &name).step(format!("enter {shown}"))?;
+                let from = enter_to_change(layer, &name).step_with(|| format!("enter {shown}"))?;
                 if is_opaque(&from) {
-                    remove(directory, &name).step(format!("replace {shown}"))?;
+                    remove(directory, &name).step_with(|| format!("replace {shown}"))?;
                 }
-                let to =
-                    make_directory(directory, &name).step(format!("make the directory {shown}"))?;
+                let to = make_directory(directory, &name)
+                    .step_with(|| format!("make the directory {shown}"))?;
                 lay_over_at(from.as_fd(), to.as_fd(), owner, depth + 1)?;
-                rustix::fs::fchmod(&to, plain_mode(&stat)).step(format!("set mode of {shown}"))?;
-                own(&to, owner).step(format!("set owner of {shown}"))?;
-                rustix::fs::futimens(&to, &times(&stat)).step(format!("set times of {shown}"))?;
+                rustix::fs::fchmod(&to, plain_mode(&stat))
+                    .step_with(|| format!("set mode of {shown}"))?;
+                own(&to, owner).step_with(|| format!("set owner of {shown}"))?;
+                rustix::fs::futimens(&to, &times(&stat))
+                    .step_with(|| format!("set times of {shown}"))?;
             }
             FileType::RegularFile => {
-                move_file(layer, directory, &name, &stat, owner).step(format!("write {shown}"))?;
+                move_file(layer, directory, &name, &stat, owner)
+                    .step_with(|| format!("write {shown}"))?;
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(layer, &name, Vec::new())
-                    .step(format!("read the link {shown}"))?;
-                remove(directory, &name).step(format!("replace {shown}"))?;
-                rustix::fs::symlinkat(&target, directory, &name).step(format!("link {shown}"))?;
-                own_name(directory, &name, owner).step(format!("set owner of {shown}"))?;
+                    .step_with(|| format!("read the link {shown}"))?;
+                remove(directory, &name).step_with(|| format!("replace {shown}"))?;
+                rustix::fs::symlinkat(&target, directory, &name)
+                    .step_with(|| format!("link {shown}"))?;
+                own_name(directory, &name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
             FileType::Fifo => {
-                remove(directory, &name).step(format!("replace {shown}"))?;
+                remove(directory, &name).step_with(|| format!("replace {shown}"))?;
                 rustix::fs::mknodat(directory, &name, FileType::Fifo, plain_mode(&stat), 0)
-                    .step(format!("make the pipe {shown}"))?;
-                own_name(directory, &name, owner).step(format!("set owner of {shown}"))?;
+                    .step_with(|| format!("make the pipe {shown}"))?;
+                own_name(directory, &name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
             // A socket without its listener is nothing, and no device passes.
             _ => {}
         }
-        remove(layer, &name).step(format!("finish {shown}"))?;
+        remove(layer, &name).step_with(|| format!("finish {shown}"))?;
     }
     Ok(())
 }
@@ -368,7 +372,7 @@ fn copy_layer_at(from: BorrowedFd<'_>, to: BorrowedFd<'_>, depth: usize) -> Resu
     for name in names(from).step("read a layer")? {
         let shown = name.to_string_lossy().into_owned();
         let stat = rustix::fs::statat(from, &name, AtFlags::SYMLINK_NOFOLLOW)
-            .step(format!("look at {shown}"))?;
+            .step_with(|| format!("look at {shown}"))?;
         let owner =
             (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
         let failed = || format!("copy {shown}");

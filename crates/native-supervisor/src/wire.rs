@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use cofferdam_types::Limits;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -209,12 +209,11 @@ pub fn send(
 pub fn receive<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> Result<Option<(T, Vec<OwnedFd>)>, Failure> {
-    let mut packet = vec![0; MAX_PACKET];
+    let mut packet = Vec::new();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        match recvmsg(&socket, &mut [IoSliceMut::new(&mut packet)], &mut ancillary, flags) {
+        match take(socket.as_fd(), &mut packet, &mut ancillary) {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::CONNRESET) => return Ok(None),
             Err(error) => {
@@ -249,6 +248,18 @@ pub fn receive<T: DeserializeOwned>(
         ))),
         None => Ok(None),
     }
+}
+
+/// Takes one packet. Its length is asked for first: most are short, and room for
+/// the longest costs more than asking.
+fn take(
+    socket: BorrowedFd<'_>,
+    packet: &mut Vec<u8>,
+    ancillary: &mut RecvAncillaryBuffer<'_>,
+) -> rustix::io::Result<RecvMsg> {
+    let (_, length) = recv(socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::TRUNC)?;
+    packet.resize(length.clamp(1, MAX_PACKET), 0);
+    recvmsg(socket, &mut [IoSliceMut::new(packet)], ancillary, RecvFlags::CMSG_CLOEXEC)
 }
 
 #[cfg(test)]

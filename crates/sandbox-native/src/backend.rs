@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use cofferdam_egress::{Resolve, SystemResolver};
@@ -20,15 +18,13 @@ use cofferdam_sandbox::{
 use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, socketpair,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::control::Control;
 use crate::egress::Egress;
 use crate::reaper::{Reaped, Reaper};
 use crate::room::NativeRoom;
-use crate::{describe, examine, explain, program, reconcile, state};
+use crate::{describe, examine, explain, launch, program, reconcile, state};
 
 /// The native back end.
 pub struct Native {
@@ -143,8 +139,24 @@ impl Native {
     pub fn prepare(&self) {
         // A supervisor that cannot be started now will say why when it is needed.
         if let Ok(ready) = self.spawn() {
-            *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
+            self.set_ready(ready);
         }
+    }
+
+    /// As [`Self::prepare`], sooner: the supervisor is a fork of this process. For
+    /// the very beginning of a program, while it has one thread, little memory and
+    /// no secret in it: the guest gets a copy of that memory, though not of the
+    /// environment and the arguments.
+    pub fn prepare_by_fork(&self) {
+        // What cannot be forked is started.
+        match self.supervisor().map(launch::fork) {
+            Ok(Ok((socket, pid))) => self.set_ready((socket, self.reaper.watch(pid))),
+            _ => self.prepare(),
+        }
+    }
+
+    fn set_ready(&self, ready: (OwnedFd, Reaped)) {
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
     }
 
     /// Takes the supervisor that is ready, or starts one, and gives it its plan.
@@ -163,21 +175,10 @@ impl Native {
         Ok((control, child))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the supervisor is this product's own program")]
     fn spawn(&self) -> Result<(OwnedFd, Reaped), OpenError> {
-        let program = self.supervisor()?;
-        let kind = SocketType::SEQPACKET;
-        let (here, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| step("make a socket pair")(errno.into()))?;
-        let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
-            .arg0("cofferdam-supervisor")
-            .env_clear()
-            .stdin(Stdio::from(there))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(step("start the supervisor"))?;
-        Ok((here, self.reaper.watch(child)))
+        let (socket, pid) =
+            launch::spawn(self.supervisor()?).map_err(step("start the supervisor"))?;
+        Ok((socket, self.reaper.watch(pid)))
     }
 
     fn plan(

@@ -12,6 +12,7 @@ mod describe;
 mod egress;
 mod examine;
 mod explain;
+mod launch;
 mod program;
 mod reaper;
 mod reconcile;

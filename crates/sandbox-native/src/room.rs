@@ -112,8 +112,10 @@ impl Room for NativeRoom {
                 Err(error) => Err(error),
             };
             // It has nothing left to do but end.
-            while self.control.answer().await.is_ok() {}
-            self.supervisor.take().into_iter().for_each(Reaped::wait);
+            match self.supervisor.take() {
+                Some(supervisor) => supervisor.wait(),
+                None => while self.control.answer().await.is_ok() {},
+            }
             closed
         }
         .boxed()

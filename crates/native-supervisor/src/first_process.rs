@@ -1,0 +1,207 @@
+//! The first process of a sandbox: from its birth to the guest.
+//!
+//! Nothing of the sandbox's runs before this process has built its room, joined
+//! its control groups and given up every right.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process::ExitCode;
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::confine;
+use crate::failure::{Failure, Step, ignore};
+use crate::identity::Identity;
+use crate::room::{self, Prepared, Vault};
+use crate::start::{Admission, Birth, Go, Lent, Progress, enter, namespaces, wait};
+use crate::sys::{self, Cloned};
+use crate::wire::{self, NetworkPlan, Plan, WorkspacePlan};
+
+/// The name by which this program is told to be the guest.
+pub const GUEST_NAME: &CStr = c"cofferdam-guest";
+
+/// Where the guest expects its socket.
+const GUEST_SOCKET: i32 = 3;
+
+/// What a first process has of its own.
+struct FirstProcess<'a> {
+    identity: Identity,
+    /// The supervisor's program, to be executed again as the guest.
+    own_program: &'a OwnedFd,
+    /// The socket to the supervisor.
+    supervisor: &'a OwnedFd,
+}
+
+/// In the new process: from here to the guest, or to an error.
+pub(crate) fn live(
+    birth: Birth,
+    identity: Identity,
+    own_program: &OwnedFd,
+    supervisor: &OwnedFd,
+) -> ! {
+    let first = FirstProcess { identity, own_program, supervisor };
+    if let Err(failure) = first.live(birth) {
+        // Nobody to tell means that the supervisor is gone too.
+        ignore(wire::send(supervisor, &Progress::Failed(failure), &[]));
+        // Ending with messages unread would take back what was just said. The
+        // parent of a fork's has read all there are.
+        while birth != Birth::ParentOfFork && reads(supervisor) {}
+    }
+    std::process::exit(1);
+}
+
+/// Is the guest, until there is nothing to serve.
+#[must_use]
+pub fn run_guest() -> ExitCode {
+    cofferdam_guest::run(cofferdam_guest::Serve::Listener)
+}
+
+impl FirstProcess<'_> {
+    fn live(&self, birth: Birth) -> Result<(), Failure> {
+        rustix::process::setsid().step("begin a session")?;
+        match birth {
+            Birth::Apart => settle(NetworkPlan::None)?,
+            Birth::OnHostNetwork => settle(NetworkPlan::Host)?,
+            Birth::ParentOfFork => {}
+        }
+        let (plan, _) = self.receive::<Plan>()?;
+        let (go, beside) = self.receive::<Go>()?;
+        let mut beside = beside.into_iter();
+        let listener = beside.next().ok_or_else(|| Failure::new("the socket is missing"))?;
+        let prepared = Prepared {
+            base: if go.base { beside.next() } else { None },
+            image: if go.image { beside.next() } else { None },
+            changes: go.changes,
+        };
+        match (&plan.workspace, beside.next(), beside.next()) {
+            (WorkspacePlan::Fork(lower), Some(user), Some(mounts)) => {
+                self.fork(&plan, lower, Lent { user, mounts }, listener)
+            }
+            (WorkspacePlan::Fork(_), ..) => {
+                Err(Failure::new("a fork without namespaces to begin from"))
+            }
+            _ => {
+                let vault = room::build(&plan, self.identity, prepared)?;
+                let hold = self.join()?;
+                self.finish(&plan, hold, listener, vault)
+            }
+        }
+    }
+
+    fn receive<T: serde::de::DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), Failure> {
+        wire::receive(self.supervisor)?.ok_or_else(|| Failure::new("the supervisor is gone"))
+    }
+
+    /// Joins the control groups by the descriptors that were opened for it;
+    /// returns what they hold.
+    fn join(&self) -> Result<[bool; 3], Failure> {
+        let (Admission { hold }, doors) = self.receive()?;
+        for door in doors {
+            rustix::io::write(door, b"0").step("join a control group")?;
+        }
+        Ok(hold)
+    }
+
+    /// In the parent of a fork's first process: makes it and waits for its end.
+    fn fork(
+        &self,
+        plan: &Plan,
+        lower: &[String],
+        lent: Lent,
+        listener: OwnedFd,
+    ) -> Result<(), Failure> {
+        let hold = self.join()?;
+        enter(&lent)?;
+        drop(lent);
+        sys::die_with_parent().step("die with the supervisor")?;
+        let flags = namespaces(plan.network);
+        match sys::clone_process(flags, None).step("make a process with namespaces of its own")? {
+            Cloned::Parent(pid, child) => {
+                wire::send(self.supervisor, &Progress::Born(pid), &[child.as_fd()])
+                    .step("announce the first process")?;
+                drop(listener);
+                self.close_socket();
+                wait(&child)?;
+                std::process::exit(0);
+            }
+            Cloned::Child => {
+                settle(plan.network)?;
+                let vault = room::build_fork(plan, self.identity, lower)?;
+                self.finish(plan, hold, listener, vault)
+            }
+        }
+    }
+
+    /// The waiting parent of a fork must not keep the socket open whose end says
+    /// that the guest runs.
+    fn close_socket(&self) {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        if let Ok(null) = rustix::fs::open("/dev/null", flags, Mode::empty()) {
+            ignore(sys::place_descriptor(null.as_fd(), self.supervisor.as_raw_fd()));
+        }
+    }
+
+    fn finish(
+        &self,
+        plan: &Plan,
+        hold: [bool; 3],
+        listener: OwnedFd,
+        vault: Vault,
+    ) -> Result<(), Failure> {
+        // Only now: the namespace takes the groups the process is in as its root.
+        sys::hide_groups().step("hide the control groups")?;
+        let proxy = room::listen_for_proxy(plan.network)?;
+        confine::limit_processes(&plan.limits, hold)?;
+
+        let null = open_null()?;
+        confine::drop_privileges(self.identity)?;
+        let landlock = confine::landlock()?;
+        sys::die_with_parent().step("die with the supervisor")?;
+        let reports = if plan.without_filter { None } else { confine::filter(plan.audit, hold)? };
+        let mut beside = vec![vault.directory.as_fd()];
+        beside.extend(proxy.iter().chain(&reports).map(AsFd::as_fd));
+        let confined = Progress::Confined {
+            store: vault.store.clone(),
+            lower: vault.lower.clone(),
+            proxy: proxy.is_some(),
+            landlock,
+        };
+        wire::send(self.supervisor, &confined, &beside).step("report to the supervisor")?;
+        drop(reports);
+
+        for number in 0..GUEST_SOCKET {
+            sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
+        }
+        sys::place_descriptor(listener.as_fd(), GUEST_SOCKET)
+            .step("hand over the guest's socket")?;
+        if !self.identity.enters_guest() {
+            sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
+            return Err(sys::execute(self.own_program.as_fd(), GUEST_NAME)).step("start the guest");
+        }
+        // Their descriptors are closed all at once, and must not be closed again.
+        std::mem::forget((listener, vault, proxy, null));
+        sys::close_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
+        // An executed one would spend half a millisecond on what its C library does
+        // before it begins.
+        std::process::exit(i32::from(run_guest() != ExitCode::SUCCESS));
+    }
+}
+
+/// Takes one more message; `false` when there will be none.
+fn reads(supervisor: &OwnedFd) -> bool {
+    rustix::io::read(supervisor, &mut [0]).is_ok_and(|count| count > 0)
+}
+
+/// What new namespaces need whatever the plan is.
+fn settle(network: NetworkPlan) -> Result<(), Failure> {
+    rustix::system::sethostname(b"cofferdam").step("set the host name")?;
+    if network == NetworkPlan::Host {
+        return Ok(());
+    }
+    sys::loopback_up().step("bring up the loopback interface")
+}
+
+fn open_null() -> Result<OwnedFd, Failure> {
+    rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .step("open /dev/null")
+}
