@@ -144,8 +144,10 @@ impl Sandbox {
     #[must_use]
     pub fn command(&self, program: Program) -> Command {
         let command = Command::new(program, &self.limits);
-        let variables = self.variables.iter().cloned().chain(self.room.environment());
-        variables.fold(command, |command, (name, value)| command.env(name, value))
+        let own = self.variables.iter().cloned();
+        let command = own.fold(command, |command, (name, value)| command.env(name, value));
+        let needed = self.room.environment();
+        needed.into_iter().fold(command, |command, (name, value)| command.env(name, value))
     }
 
     /// The same for a script for `/bin/sh`.

@@ -22,7 +22,8 @@ pub(super) fn check(packages: &[Package]) -> Vec<Violation> {
         for dependency in package.dependencies.iter().filter(|other| known(&other.name)) {
             let other = short(&dependency.name);
             let in_row = uses.iter().any(|pattern| matches(pattern, other));
-            let in_tests = dependency.kind == Kind::Dev && (FOR_TESTS.contains(&other) || other == name);
+            let in_tests =
+                dependency.kind == Kind::Dev && (FOR_TESTS.contains(&other) || other == name);
             if !in_row && !in_tests {
                 violations.push(Violation::new(
                     &package.manifest,
