@@ -7,10 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use cofferdam_config::SandboxFlags;
 use cofferdam_sandbox::{Grade, Root};
-use cofferdam_types::{Limits, Network, parse_bytes, parse_cpus};
-
-/// The least memory a sandbox can be made with.
-const LEAST_MEMORY: u64 = 4 << 20;
+use cofferdam_types::{Limits, Network, parse_bytes, parse_cpus, parse_memory};
 
 /// A variable and its value.
 pub(crate) type Variable = (Vec<u8>, Vec<u8>);
@@ -164,15 +161,6 @@ impl From<RequiredGrade> for Grade {
             RequiredGrade::Virtual => Self::Virtual,
         }
     }
-}
-
-/// A size that at least the sandbox's first process can live with.
-fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
-    if bytes < LEAST_MEMORY {
-        return Err(format!("nothing can run with less than {}M", LEAST_MEMORY >> 20));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use cofferdam_types::{Network, Usd, parse_bytes, parse_cpus, parse_duration};
+use cofferdam_types::{Network, Usd, parse_bytes, parse_cpus, parse_duration, parse_memory};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
 use crate::origin::shown;
@@ -44,11 +44,7 @@ impl Written for Memory {
     const WANTED: &'static str = Size::WANTED;
 
     fn parse(text: &str) -> Result<Self, String> {
-        let Size(bytes) = Size::parse(text)?;
-        if bytes < 4 << 20 {
-            return Err("nothing can run with less than 4M".to_owned());
-        }
-        Ok(Self(bytes))
+        parse_memory(text).map(Self).map_err(|error| error.to_string())
     }
 }
 

@@ -29,5 +29,5 @@ pub use limits::Limits;
 pub use money::{Price, Usd, UsdError};
 pub use network::{HostPattern, HostRule, Network, NetworkError};
 pub use outcome::{Outcome, Usage};
-pub use quantity::{QuantityError, parse_bytes, parse_cpus, parse_duration};
+pub use quantity::{QuantityError, parse_bytes, parse_cpus, parse_duration, parse_memory};
 pub use redacted::Redacted;

@@ -38,6 +38,21 @@ pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     }
 }
 
+/// Bytes that at least a sandbox's first process can live with.
+///
+/// # Errors
+/// When the text is no such amount, or less than 4M.
+pub fn parse_memory(text: &str) -> Result<u64, QuantityError> {
+    const LEAST: u64 = 4 << 20;
+    match parse_bytes(text) {
+        Ok(bytes) if bytes >= LEAST => Ok(bytes),
+        _ => Err(QuantityError {
+            text: text.to_owned(),
+            wanted: "a size such as 512M or 2G; nothing can run with less than 4M",
+        }),
+    }
+}
+
 /// CPUs, in thousandths: `2`, `0.5`.
 ///
 /// # Errors
@@ -101,6 +116,13 @@ mod tests {
         for text in ["", "M", "-1", "1X", "99999999999999999999", "1e9", "16777216T", "NaN"] {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn memory_is_enough_for_something() {
+        assert_eq!(parse_memory("4M"), Ok(4 << 20));
+        assert!(parse_memory("64K").unwrap_err().to_string().contains("less than 4M"));
+        assert!(parse_memory("lots").is_err());
     }
 
     #[test]

@@ -21,6 +21,9 @@ const ATTEMPTS: u32 = 5;
 /// The wait before a question is put again for the first time.
 const BACKOFF: Duration = Duration::from_millis(250);
 
+/// How strong an isolation can be asked for, by name.
+const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
+
 /// A job with its log, ready to be driven.
 pub(crate) struct Job {
     pub(crate) journal: Journal,
@@ -87,6 +90,13 @@ pub(crate) fn spec(
         named.push((text(name)?, text(value)?));
     }
     let (readable, image) = arguments.sandbox.programs();
+    let require = settings.sandbox.require.clone();
+    if let Some(grade) = require.as_deref()
+        && !GRADES.contains(&grade)
+    {
+        let known = GRADES.join(", ");
+        return Err(Problem::option(format!("sandbox.require is {grade:?}, not one of: {known}")));
+    }
     Ok(JobSpec {
         job: JobId::generate(),
         task,
@@ -98,7 +108,7 @@ pub(crate) fn spec(
         place: Place {
             workspace,
             sandbox: settings.sandbox.backend.clone(),
-            require: settings.sandbox.require.clone(),
+            require,
             network: settings.sandbox.network.clone(),
             limits: settings.sandbox.limits.clone(),
             readable,

@@ -87,7 +87,7 @@ fn mistakes_in_the_users_file_name_their_line() {
     cause: /config/cofferdam/config.toml, line 2, column 8: "cheap" is not an amount of US dollars such as 2 or 0.50
     help:  see docs/configuration.md
 
-    cause: /config/cofferdam/config.toml, line 2, column 10: nothing can run with less than 4M
+    cause: /config/cofferdam/config.toml, line 2, column 10: "64K" is not a size such as 512M or 2G; nothing can run with less than 4M
     help:  see docs/configuration.md
 
     cause: /config/cofferdam/config.toml, line 2, column 11: "some" is not a network setting; use none, open or allow:HOST[:PORT],…
