@@ -23,8 +23,12 @@ pub(crate) fn safe(name: &[u8]) -> String {
             text.push('_');
         }
     }
+    if is_device(&text) || is_git(&text) {
+        text.insert(0, '_');
+    }
+    cut(&mut text, LONGEST);
     // Windows drops dots and spaces at the end, which makes `..` of `.. `, and
-    // one name of two.
+    // one name of two. Last, because a cut may bring new ones to the end.
     let kept = text.trim_end_matches(['.', ' ']).len();
     let dropped = text.len() - kept;
     text.truncate(kept);
@@ -32,10 +36,6 @@ pub(crate) fn safe(name: &[u8]) -> String {
     if text.is_empty() {
         text.push('_');
     }
-    if is_device(&text) || is_git(&text) {
-        text.insert(0, '_');
-    }
-    cut(&mut text, LONGEST);
     text
 }
 
@@ -144,6 +144,7 @@ mod tests {
             (b"trailing. . ", "trailing____"),
             (b"CON", "_CON"),
             (b"con.txt", "_con.txt"),
+            (b"NUL. ", "_NUL__"),
             (b"Aux .c", "_Aux .c"),
             (b"com1", "_com1"),
             ("LPT²".as_bytes(), "_LPT²"),
@@ -164,6 +165,8 @@ mod tests {
         assert_eq!(safe(&[b'a'; 255]).len(), 255);
         let device = [b"con.".as_slice(), &[b'x'; 251]].concat();
         assert_eq!(safe(&device).len(), 255);
+        let cut_at_a_space = [b"con.".as_slice(), &[b'x'; 249], b" y"].concat();
+        assert!(safe(&cut_at_a_space).ends_with("x_"));
         let name = "é".repeat(127);
         let (stem, ending) = parts(&name);
         assert!(stem.len() <= LONGEST - ROOM && ending.is_empty());

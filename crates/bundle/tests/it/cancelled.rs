@@ -48,7 +48,7 @@ fn noise(length: usize) -> Vec<u8> {
 #[test]
 fn a_reader_that_goes_away_ends_the_archive_and_harms_nothing_else() {
     let lab = Lab::new();
-    lab.put("noise", noise(20 << 20));
+    lab.put("noise", noise(8 << 20));
     block_on(async {
         let sandbox = lab.open().await;
         let error = zip_to(&sandbox.files(), about(), Closing(100_000)).await.unwrap_err();
@@ -65,7 +65,7 @@ fn a_reader_that_goes_away_ends_the_archive_and_harms_nothing_else() {
 #[test]
 fn an_archive_that_nobody_waits_for_any_more_leaves_nothing() {
     let lab = Lab::new();
-    lab.put("noise", noise(20 << 20));
+    lab.put("noise", noise(8 << 20));
     let place = lab.path("place");
     std::fs::create_dir(&place).unwrap();
     block_on(async {

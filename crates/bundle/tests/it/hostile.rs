@@ -61,9 +61,9 @@ fn fill(lab: &Lab) -> UnixListener {
     mknodat(CWD, lab.path("project/pipe"), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
     fs::File::create(lab.path("project/sparse")).unwrap().set_len(1 << 40).unwrap();
     let locked = lab.put("locked", "secret");
-    fs::set_permissions(locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(locked, fs::Permissions::from_mode(0o000)).unwrap();
     lab.put("closed/x", "x");
-    fs::set_permissions(lab.path("project/closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(lab.path("project/closed"), fs::Permissions::from_mode(0o000)).unwrap();
     UnixListener::bind(lab.path("project/socket")).unwrap()
 }
 

@@ -1,7 +1,6 @@
 //! Archives of real workspaces, read by somebody else's program.
 #![expect(clippy::disallowed_methods, reason = "tests start programs on the host")]
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
-#![expect(clippy::print_stderr, reason = "tests say what they skip")]
 
 mod cancelled;
 mod contents;
