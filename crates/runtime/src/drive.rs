@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::journal::{Journal, JournalError};
 use crate::work::{self, Done};
 
@@ -136,15 +136,16 @@ pub async fn drive(driver: Driver, journal: Journal) -> Result<Ending, DriveErro
     }
 }
 
-pub(crate) struct Drive {
+struct Drive {
     driver: Driver,
-    pub(crate) work: JoinSet<Done>,
+    work: JoinSet<Done>,
     /// The log, but for the moments when a thread writes to it.
     journal: Option<Journal>,
     sandbox: Option<Arc<Sandbox>>,
     /// Whether it is known that the sandbox's guest is gone.
     lost: bool,
     tools: Option<Arc<Tools>>,
+    clock: Clock,
     wakes: BTreeSet<Timestamp>,
     /// What has happened and was not heard yet.
     unheard: VecDeque<Input>,
@@ -152,7 +153,9 @@ pub(crate) struct Drive {
 
 impl Drive {
     fn new(driver: Driver, journal: Journal) -> Self {
+        let last_event = driver.records.last().map_or(Timestamp(0), |record| record.at);
         Self {
+            clock: Clock::start(last_event),
             driver,
             work: JoinSet::new(),
             journal: Some(journal),
@@ -167,7 +170,7 @@ impl Drive {
     /// Has the engine hear an input; everything that follows is durable, then
     /// shown, then begun. The ending, once the job is over.
     async fn hear(&mut self, input: Input) -> Result<Option<Ending>, DriveError> {
-        let now = clock::now();
+        let now = self.clock.now();
         let step = step(&mut self.driver.run, &self.driver.settings, now, input);
         let records = self.append(now, step.events).await?;
         for record in records {
@@ -210,7 +213,7 @@ impl Drive {
             if let Some(input) = self.unheard.pop_front() {
                 return input;
             }
-            let wake = self.wakes.first().map(|at| at.since(clock::now()));
+            let wake = self.wakes.first().map(|at| at.since(self.clock.now()));
             let guest = self.sandbox.as_ref().map(|sandbox| sandbox.guest());
             let guest = guest.filter(|_| !self.lost);
             tokio::select! {
@@ -225,7 +228,7 @@ impl Drive {
                     }
                 }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {
-                    let now = clock::now();
+                    let now = self.clock.now();
                     self.wakes.retain(|at| *at > now);
                     return Input::Woken;
                 }
