@@ -4,6 +4,7 @@ use cofferdam_types::{
     CallId, CheckResult, Event, RequestId, Role, ThreadId, Timestamp, Tokens, Usd,
 };
 
+use crate::repetition::Repetition;
 use crate::run::{Checks, Run, Stage};
 use crate::thread::{CallState, Thread, ThreadState};
 use crate::words;
@@ -15,7 +16,7 @@ impl Run {
         match event {
             // The state begins with it, and it comes once.
             Event::Created { .. } | Event::Noted { .. } => {}
-            Event::TakenUp { .. } => self.take_up(),
+            Event::TakenUp { only_delivers, .. } => self.take_up(*only_delivers),
             Event::SandboxOpened { sandbox, .. } => self.sandbox = Some(*sandbox),
             Event::Prepared { instructions, skills } => {
                 self.prepared = Some((instructions.clone(), skills.clone()));
@@ -75,6 +76,10 @@ impl Run {
                 self.checks = Checks::Running;
             }
             Event::CheckEnded { results, .. } => self.end_checks(results),
+            Event::ModelsChanged { orchestrator, coder } => {
+                self.spec.orchestrator = orchestrator.clone();
+                self.spec.coder = coder.clone();
+            }
             Event::BudgetChanged { budget } => self.spec.budget = budget.clone(),
             Event::CancelAsked { by } => self.cancelled = Some(*by),
             Event::Ending { ending } => self.stage = Stage::Ending(ending.clone()),
@@ -91,7 +96,7 @@ impl Run {
         self.last_event = self.last_event.max(at);
     }
 
-    fn take_up(&mut self) {
+    fn take_up(&mut self, only_delivers: bool) {
         let again = !matches!(self.stage, Stage::Created);
         self.sandbox = None;
         if self.checks == Checks::Running {
@@ -99,11 +104,10 @@ impl Run {
             self.hand_ins = self.hand_ins.saturating_sub(1);
         }
         self.checks = Checks::Idle;
-        // A job that was being handed over is handed over again, and no more.
-        if matches!(self.stage, Stage::Ending(_)) {
+        if only_delivers {
             return;
         }
-        if let Stage::Ended(_) = self.stage {
+        if let Stage::Ending(_) | Stage::Ended(_) = self.stage {
             self.cancelled = None;
             self.hand_ins = 0;
             self.reopen();
@@ -121,7 +125,7 @@ impl Run {
     /// Makes a job that had ended ready to go on.
     fn reopen(&mut self) {
         for thread in &mut self.threads {
-            thread.last_round = (0, 0);
+            thread.repetition = Repetition::default();
             thread.fruitless = 0;
             match thread.state {
                 // Whoever delegated was told that the job had ended.

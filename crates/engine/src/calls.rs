@@ -10,9 +10,13 @@ use crate::policy::{Access, Meaning, meaning};
 use crate::run::Run;
 use crate::settings::Settings;
 use crate::thread::{CallState, PendingCall, Thread, ThreadState};
+use crate::words;
 
 /// Calls that run side by side at most.
 const SIDE_BY_SIDE: usize = 8;
+
+/// Calls of one answer that are looked at.
+const MOST_CALLS: usize = 128;
 
 /// What can begin, or is decided at once.
 pub(crate) fn next(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread) -> Vec<Event> {
@@ -20,16 +24,21 @@ pub(crate) fn next(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread
     let role = settings.role(thread.role);
     let mut events = Vec::new();
     let mut running = 0;
-    for pending in &thread.calls {
-        let meant = meaning(pending, &role.tools);
+    for (place, pending) in thread.calls.iter().enumerate() {
+        if let CallState::Ended(_) = pending.state {
+            continue;
+        }
+        let meant = match place {
+            0..MOST_CALLS => meaning(pending, &role.tools),
+            _ => Meaning::Nonsense(words::TOO_MANY_CALLS.to_owned()),
+        };
         match pending.state {
-            CallState::Ended(_) => continue,
             CallState::Running if matches!(meant, Meaning::Tool(Access::Reads)) => {
                 running += 1;
                 continue;
             }
             CallState::Running => break,
-            CallState::Queued => {}
+            CallState::Queued | CallState::Ended(_) => {}
         }
         // Whatever began in this round is only read for sure if it reads.
         let alone = running == 0 && events.is_empty();

@@ -48,8 +48,15 @@ const GIT_READERS: &[&str] =
     &["blame", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"];
 
 /// Arguments by which a reader writes or runs something after all.
-const WRITING_ARGUMENTS: &[(&str, &str)] =
-    &[("rg", "--pre"), ("git", "--output"), ("git", "--ext-diff"), ("date", "-s")];
+const WRITING_ARGUMENTS: &[(&str, &str)] = &[
+    ("rg", "--pre"),
+    ("git", "--output"),
+    ("git", "--ext-diff"),
+    ("date", "-s"),
+    ("date", "--s"),
+    ("file", "-C"),
+    ("file", "--comp"),
+];
 
 /// Whether a command surely changes nothing: simple commands of known readers,
 /// joined by `|`, `&&`, `||`, `;` or new lines, with nothing to be expanded and
@@ -88,12 +95,19 @@ fn bundled(argument: &str, option: char) -> bool {
 
 /// The words of each simple command; `None` when there is anything but words.
 fn split(command: &str) -> Option<Vec<Vec<String>>> {
-    // Being sent nowhere changes nothing.
-    let command = command.replace("2>/dev/null", " ").replace("2>&1", " ");
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
     let mut characters = command.chars().peekable();
     while let Some(character) = characters.next() {
+        // Being sent nowhere, or where the rest goes, changes nothing.
+        let rest: String = characters.clone().take(LONGEST_REDIRECTION).collect();
+        if character == '2'
+            && word.is_none()
+            && let Some(length) = harmless(&rest)
+        {
+            characters.nth(length - 1);
+            continue;
+        }
         match character {
             '\'' => {
                 let word = word.get_or_insert_default();
@@ -137,6 +151,19 @@ fn split(command: &str) -> Option<Vec<Vec<String>>> {
     Some(commands)
 }
 
+/// How long the redirection of errors is that these characters begin with, if it
+/// is one that changes nothing.
+fn harmless(rest: &str) -> Option<usize> {
+    [">/dev/null", ">&1"].into_iter().find_map(|redirection| {
+        let after = rest.strip_prefix(redirection)?.chars().next();
+        let ends = after.is_none_or(|next| " \t\n;|&".contains(next));
+        ends.then(|| redirection.chars().count())
+    })
+}
+
+/// The longest of those, and what follows.
+const LONGEST_REDIRECTION: usize = 11;
+
 fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
     if let (Some(command), Some(word)) = (commands.last_mut(), word.take()) {
         command.push(word);
@@ -157,6 +184,7 @@ mod tests {
             "find . -name '*.py' 2>/dev/null",
             "sort -u names",
             "pwd\nls",
+            "ls 2>&1 | grep x 2>/dev/null; cat f",
             "rg --files -g '*.rs' | sort | uniq -c",
         ] {
             let uniq = command.contains("uniq");
@@ -181,6 +209,10 @@ mod tests {
             "git commit -m x",
             "git -c core.pager=x status",
             "git diff --output=x",
+            "ls 2>/dev/nullx",
+            "ls 2>&1x",
+            "date --set=now",
+            "file -C -m magic",
             "find . -delete",
             "find . -exec rm {} +",
             "find . -fprintf x y",

@@ -72,7 +72,7 @@ fn verdict(run: &Run, now: Timestamp) -> Option<Ending> {
             let reason = "the model's answers were empty or cut, several times in a row";
             Some(Ending::ModelUnavailable { reason: reason.to_owned() })
         }
-        _ if thread.last_round.1 >= words::REPETITIONS_BEFORE_THE_END => {
+        _ if thread.repetition.is_stuck() => {
             let reason = "stuck: the model kept making the same call with the same result";
             Some(Ending::Failed { reason: reason.to_owned() })
         }
@@ -174,15 +174,7 @@ pub(crate) fn conclude(run: &Run, ending: Ending) -> Vec<Event> {
     let mut events = Vec::new();
     for (id, thread) in run.numbered_threads().collect::<Vec<_>>().into_iter().rev() {
         if let ThreadState::Asked { request, .. } = thread.state {
-            let message = "the job ended before the answer came".to_owned();
-            let kind = FailureKind::Abandoned;
-            events.push(Event::ModelFailed {
-                request,
-                failure: ModelFailure { kind, message, retry_after: None },
-                tokens: Tokens::default(),
-                cost: None,
-                retry_at: None,
-            });
+            events.push(abandon(request, "the job ended before the answer came", None));
         }
         for pending in &thread.calls {
             if !matches!(pending.state, CallState::Ended(_)) {
@@ -197,6 +189,18 @@ pub(crate) fn conclude(run: &Run, ending: Ending) -> Vec<Event> {
     }
     events.push(Event::Ending { ending });
     events
+}
+
+/// A question that nobody waits for any more.
+pub(crate) fn abandon(request: RequestId, why: &str, retry_at: Option<Timestamp>) -> Event {
+    let kind = FailureKind::Abandoned;
+    Event::ModelFailed {
+        request,
+        failure: ModelFailure { kind, message: why.to_owned(), retry_after: None },
+        tokens: Tokens::default(),
+        cost: None,
+        retry_at,
+    }
 }
 
 fn last_output(thread: &Thread, pending: &PendingCall, ending: &Ending) -> ToolOutput {

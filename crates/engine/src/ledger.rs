@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use cofferdam_types::{Limit, ModelFailure, RequestId, ThreadId, Timestamp, Usd};
+use cofferdam_types::{Limit, ModelFailure, Price, RequestId, ThreadId, Timestamp, Usd};
 
 use crate::run::Run;
 use crate::settings::Settings;
+use crate::thread::Thread;
 
 /// An answer that may have fewer tokens than this is not worth asking for.
 pub(crate) const SMALLEST: u32 = 256;
@@ -29,26 +30,39 @@ pub(crate) fn allowance(run: &Run, settings: &Settings, thread: ThreadId) -> Res
         return Err(Limit::Turns);
     }
     let mut most = u64::from(role.max_output);
-    let prompt = thread.weight / BYTES_A_TOKEN;
+    // What the model has read before, by its own count, and what is new.
+    let before = thread.last_tokens.total();
+    let new = match before {
+        0 => (thread.weight + preface(run, settings, thread)) / BYTES_A_TOKEN,
+        _ => (thread.weight - thread.weight_read) / BYTES_A_TOKEN,
+    };
     if let Some(tokens) = budget.tokens {
-        let left = tokens.saturating_sub(spent.tokens.total()).saturating_sub(prompt);
+        let left = tokens.saturating_sub(spent.tokens.total()).saturating_sub(before + new);
         most = at_least(left, Limit::Tokens)?.min(most);
     }
     if let (Some(cost), Some(price)) = (budget.cost, role.price) {
         let left = cost.minus(spent.cost);
-        if left == Usd::ZERO && price != cofferdam_types::Price::FREE {
-            return Err(Limit::Cost);
-        }
-        // What the model has read before is cheaper, where its provider says so.
+        // Reading again is cheaper where the provider has kept what it read.
         let cached = thread.last_tokens.cache_read + thread.last_tokens.cache_write > 0;
-        let again = if cached { thread.weight_read / BYTES_A_TOKEN } else { 0 };
-        let reading =
-            price.cache_read.times(again) + price.input.times(prompt.saturating_sub(again));
+        let again = if cached { price.cache_read } else { price.input };
+        let reading = again.times(before) + price.input.max(price.cache_write).times(new);
         if let Some(affordable) = left.minus(reading).nanos().checked_div(price.output.nanos()) {
             most = at_least(affordable, Limit::Cost)?.min(most);
+        } else if left == Usd::ZERO && price != Price::FREE {
+            return Err(Limit::Cost);
         }
     }
     Ok(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// Bytes of what goes before a conversation: instructions and tools.
+fn preface(run: &Run, settings: &Settings, thread: &Thread) -> u64 {
+    let tools = settings
+        .role(thread.role)
+        .tools
+        .iter()
+        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len());
+    (tools.sum::<usize>() + run.system(thread.role).len()) as u64
 }
 
 fn at_least(tokens: u64, limit: Limit) -> Result<u64, Limit> {

@@ -19,6 +19,7 @@ mod decide;
 mod ledger;
 mod policy;
 mod prompt;
+mod repetition;
 mod run;
 mod settings;
 mod step;

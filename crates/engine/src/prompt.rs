@@ -28,7 +28,7 @@ impl Run {
         Prompt { system: self.system(thread.role), messages: &thread.messages }
     }
 
-    fn system(&self, role: Role) -> String {
+    pub(crate) fn system(&self, role: Role) -> String {
         let mut text = match role {
             Role::Orchestrator => ORCHESTRATOR,
             Role::Coder => CODER,

@@ -31,7 +31,9 @@ pub struct RoleSettings {
 }
 
 impl Settings {
-    pub(crate) fn role(&self, role: Role) -> &RoleSettings {
+    /// Those of one role.
+    #[must_use]
+    pub fn role(&self, role: Role) -> &RoleSettings {
         match role {
             Role::Orchestrator => &self.orchestrator,
             Role::Coder => &self.coder,

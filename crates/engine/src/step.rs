@@ -5,9 +5,9 @@
 //! anywhere shows what was under way.
 
 use cofferdam_types::{
-    Answer, Budget, CallId, Cancel, CheckResult, Ending, Event, FailureKind, FileChange,
-    Instructions, ModelFailure, RequestId, Role, SandboxId, Skill, ThreadId, Timestamp, Tokens,
-    ToolCall, ToolOutput, ToolStatus,
+    Answer, Budget, CallId, Cancel, CheckResult, Ending, Event, FileChange, Instructions,
+    ModelFailure, RequestId, Role, SandboxId, Skill, ThreadId, Timestamp, Tokens, ToolCall,
+    ToolOutput, ToolStatus,
 };
 
 use crate::decide;
@@ -26,6 +26,8 @@ pub enum Input {
         version: String,
         /// What a sandbox that outlived the process before kept of its calls.
         collected: Vec<(CallId, ToolOutput)>,
+        /// What the user says to it.
+        say: Option<String>,
     },
     /// The sandbox is there.
     SandboxOpened {
@@ -37,6 +39,11 @@ pub enum Input {
         grade: String,
         /// What is weaker than it could be.
         weaknesses: Vec<String>,
+    },
+    /// A part of the program broke, and with it the answer to an effect.
+    Broken {
+        /// What is known of it.
+        reason: String,
     },
     /// There is no sandbox, or no more.
     SandboxFailed {
@@ -197,8 +204,8 @@ fn take(run: &mut Run, settings: &Settings, now: Timestamp, events: Vec<Event>, 
 
 /// The events that an input is, in the state it meets.
 fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Event> {
-    if let Input::TakeUp { version, collected } = input {
-        return take_up(run, now, version, collected);
+    if let Input::TakeUp { version, collected, say } = input {
+        return take_up(run, now, version, collected, say);
     }
     match (&run.stage, input) {
         (Stage::Working, Input::SandboxOpened { sandbox, backend, grade, weaknesses })
@@ -208,6 +215,9 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
         }
         (Stage::Working, Input::SandboxFailed { reason }) => {
             decide::conclude(run, Ending::SandboxUnavailable { reason })
+        }
+        (Stage::Working, Input::Broken { reason }) => {
+            decide::conclude(run, Ending::Failed { reason })
         }
         (Stage::Working, Input::Prepared { instructions, skills }) if run.prepared.is_none() => {
             vec![Event::Prepared { instructions, skills }]
@@ -246,31 +256,31 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
     }
 }
 
-/// A process takes the job up: whatever was under way then is in doubt now.
+/// A process takes the job up: whatever was under way then is in doubt now. Work
+/// that was done and not yet handed over is handed over, unless there is more to
+/// do; a job that was stopped before that goes on.
 fn take_up(
     run: &Run,
     now: Timestamp,
     version: String,
     mut collected: Vec<(CallId, ToolOutput)>,
+    say: Option<String>,
 ) -> Vec<Event> {
-    let mut events = vec![Event::TakenUp { version }];
-    if matches!(run.stage, Stage::Ending(_)) {
+    let done = match &run.stage {
+        Stage::Ending(ending) => {
+            matches!(ending, Ending::Complete { .. } | Ending::Unverified { .. })
+        }
+        _ => false,
+    };
+    let only_delivers = done && say.is_none();
+    let mut events = vec![Event::TakenUp { version, only_delivers }];
+    if only_delivers {
         return events;
     }
     for (id, thread) in run.numbered_threads() {
         if let ThreadState::Asked { request, .. } = thread.state {
-            events.push(Event::ModelFailed {
-                request,
-                failure: ModelFailure {
-                    kind: FailureKind::Abandoned,
-                    message: "the process that had asked was gone before the answer was stored"
-                        .to_owned(),
-                    retry_after: None,
-                },
-                tokens: Tokens::default(),
-                cost: None,
-                retry_at: Some(now),
-            });
+            let why = "the process that had asked was gone before the answer was stored";
+            events.push(decide::abandon(request, why, Some(now)));
         }
         for pending in &thread.calls {
             let delegated = run.threads.iter().any(|coder| coder.serves == Some(pending.call));
@@ -286,6 +296,7 @@ fn take_up(
             events.push(Event::ToolEnded { call, thread: id, id: id_there, output });
         }
     }
+    events.extend(say.map(|text| Event::UserSaid { text }));
     events
 }
 
@@ -326,7 +337,7 @@ fn delivered(ending: &Ending, problem: Option<&str>) -> Ending {
 /// What is to be done because of an event.
 fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec<Effect> {
     match event {
-        Event::TakenUp { .. } if matches!(run.stage, Stage::Ending(_)) => vec![Effect::Deliver],
+        Event::TakenUp { only_delivers: true, .. } => vec![Effect::Deliver],
         Event::TakenUp { .. } => {
             let mut effects = vec![Effect::OpenSandbox];
             effects.extend(ledger::deadline(run, now).map(Effect::WakeAt));

@@ -7,6 +7,7 @@ use cofferdam_types::{
     Tokens, ToolCall, ToolOutput, ToolResult, ToolStatus,
 };
 
+use crate::repetition::Repetition;
 use crate::tools;
 use crate::words;
 
@@ -25,8 +26,8 @@ pub(crate) struct Thread {
     pub(crate) state: ThreadState,
     /// The calls of the last answer, while not all have ended.
     pub(crate) calls: Vec<PendingCall>,
-    /// What the last round of calls was and brought, and how often in a row.
-    pub(crate) last_round: (u64, u32),
+    /// The last rounds of calls and what they brought.
+    pub(crate) repetition: Repetition,
     /// Answers in a row that brought nothing.
     pub(crate) fruitless: u32,
     /// Bytes of all messages, and of those that the model has read before.
@@ -84,7 +85,7 @@ impl Thread {
             user_waits: false,
             state: ThreadState::ready(),
             calls: Vec::new(),
-            last_round: (0, 0),
+            repetition: Repetition::default(),
             fruitless: 0,
             weight: 0,
             weight_read: 0,
@@ -165,12 +166,12 @@ impl Thread {
             return;
         }
         let calls = std::mem::take(&mut self.calls);
-        self.count_repetition(&calls);
+        self.repetition.push(round(&calls));
         let fruitful = calls.iter().any(|pending| !pending.cut);
         self.fruitless = if fruitful { 0 } else { self.fruitless + 1 };
         self.state = self.last_word(&calls).unwrap_or_else(ThreadState::ready);
         self.push(Message::Tools { results: calls.into_iter().filter_map(result).collect() });
-        if self.last_round.1 == words::REPETITIONS_BEFORE_A_WARNING {
+        if self.repetition.warns() {
             self.pending_words.push(words::REPEATING.to_owned());
         }
     }
@@ -193,26 +194,6 @@ impl Thread {
         })
     }
 
-    /// Counts how often the same calls have brought the same results in a row.
-    fn count_repetition(&mut self, calls: &[PendingCall]) {
-        let mut hasher = DefaultHasher::new();
-        for pending in calls {
-            (&pending.asked.name, &pending.asked.arguments.0).hash(&mut hasher);
-            if let CallState::Ended(output) = &pending.state {
-                (output.status as u8).hash(&mut hasher);
-                for content in &output.content {
-                    match content {
-                        Content::Text { text } => text.hash(&mut hasher),
-                        Content::Image { data, .. } => data.hash(&mut hasher),
-                    }
-                }
-            }
-        }
-        let round = hasher.finish();
-        let times = if self.last_round.0 == round { self.last_round.1 + 1 } else { 1 };
-        self.last_round = (round, times);
-    }
-
     fn push(&mut self, message: Message) {
         self.weight += weight(&message);
         self.messages.push(message);
@@ -223,6 +204,24 @@ impl ThreadState {
     pub(crate) fn ready() -> Self {
         Self::Ready { attempt: 1, not_before: Timestamp(0) }
     }
+}
+
+/// A round of calls and what they brought, as a number.
+fn round(calls: &[PendingCall]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for pending in calls {
+        (&pending.asked.name, &pending.asked.arguments.0).hash(&mut hasher);
+        if let CallState::Ended(output) = &pending.state {
+            (output.status as u8).hash(&mut hasher);
+            for content in &output.content {
+                match content {
+                    Content::Text { text } => text.hash(&mut hasher),
+                    Content::Image { data, .. } => data.hash(&mut hasher),
+                }
+            }
+        }
+    }
+    hasher.finish()
 }
 
 fn result(pending: PendingCall) -> Option<ToolResult> {

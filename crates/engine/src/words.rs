@@ -2,12 +2,6 @@
 
 use cofferdam_types::{CheckResult, ModelName};
 
-/// So often the same calls may bring the same results before the model is told.
-pub(crate) const REPETITIONS_BEFORE_A_WARNING: u32 = 3;
-
-/// So often before the job ends as stuck.
-pub(crate) const REPETITIONS_BEFORE_THE_END: u32 = 6;
-
 /// So many answers in a row may bring nothing.
 pub(crate) const FRUITLESS_ANSWERS: u32 = 4;
 
@@ -20,6 +14,9 @@ pub(crate) const CUT_ANSWER: &str = "Your last answer reached the output limit a
 pub(crate) const REPEATING: &str = "You have made the same call with the same result several \
      times. Do something else: look at the cause, try another way, or call `finish` with \
      success=false and say what is in the way.";
+
+pub(crate) const TOO_MANY_CALLS: &str = "Not run: one answer may have 128 calls. Make the rest in the \
+     next.";
 
 pub(crate) const CUT_CALL: &str = "Not run: your answer reached the output limit, so this call may \
      be incomplete. Send it again, in smaller pieces if it is long.";
@@ -53,21 +50,10 @@ pub(crate) fn checks_failed(results: &[CheckResult], attempt: u32, attempts: u32
     for result in results.iter().filter(|result| !result.passed()) {
         text.push_str(&format!("\n$ {}\n", result.command));
         text.push_str(result.output.trim_end());
-        text.push_str(&format!("\n({})\n", outcome(&result.outcome)));
+        text.push_str(&format!("\n({})\n", result.outcome));
     }
     text.push_str("\nRepair the cause, then hand in again.");
     text
-}
-
-fn outcome(outcome: &cofferdam_types::Outcome) -> String {
-    use cofferdam_types::Outcome;
-    match outcome {
-        Outcome::Exited { exit_code } => format!("exit code: {exit_code}"),
-        Outcome::Signaled { signal } => format!("ended by signal {signal}"),
-        Outcome::TimedOut => "timed out".to_owned(),
-        Outcome::OutOfMemory => "out of memory".to_owned(),
-        Outcome::Lost { reason } => format!("its end is not known: {reason}"),
-    }
 }
 
 /// Why a model that could not be asked ends the job.

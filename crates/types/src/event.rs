@@ -69,6 +69,8 @@ pub enum Event {
     TakenUp {
         /// The product's version.
         version: String,
+        /// Whether that is only to hand over work that was done before.
+        only_delivers: bool,
     },
     /// The job's sandbox is there.
     SandboxOpened {
@@ -182,6 +184,13 @@ pub enum Event {
         /// What it may use up in all.
         budget: Budget,
     },
+    /// The models are others from here on.
+    ModelsChanged {
+        /// The one that plans, directs and judges.
+        orchestrator: ModelName,
+        /// The one that writes code.
+        coder: ModelName,
+    },
     /// Something was cut, dropped, weakened or repeated, in words.
     Noted {
         /// What.
@@ -203,7 +212,7 @@ pub enum Event {
         ending: Ending,
         /// What it used, all roles together.
         spent: Spent,
-        /// The files that differ from the beginning.
+        /// The files that differ from when the job was last taken up.
         changes: Vec<FileChange>,
         /// What went wrong in handing over.
         #[serde(default, skip_serializing_if = "Option::is_none")]

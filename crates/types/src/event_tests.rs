@@ -41,6 +41,7 @@ fn samples() -> Vec<Event> {
             image: None,
             variables: vec![("A".to_owned(), "1".to_owned())],
         },
+        out: Some(PathBuf::from("/out.zip")),
     };
     let blocks = vec![
         Block::Thinking {
@@ -65,7 +66,7 @@ fn samples() -> Vec<Event> {
     let id = "toolu_1".to_owned();
     vec![
         Event::Created { spec: Box::new(spec) },
-        Event::TakenUp { version: "0.1.0".to_owned() },
+        Event::TakenUp { version: "0.1.0".to_owned(), only_delivers: true },
         Event::SandboxOpened {
             sandbox: "01890a5d-ac96-774b-bcce-b302099a8058".parse().unwrap(),
             backend: "native".to_owned(),
@@ -121,6 +122,10 @@ fn samples() -> Vec<Event> {
             }],
         },
         Event::BudgetChanged { budget },
+        Event::ModelsChanged {
+            orchestrator: ModelName("anthropic/z".to_owned()),
+            coder: ModelName("openai/y".to_owned()),
+        },
         Event::Noted { text: "asked again".to_owned() },
         Event::CancelAsked { by: Cancel::User },
         Event::Ending { ending: ending.clone() },
@@ -183,13 +188,14 @@ fn every_kind_of_event_is_pinned() {
         Event::CheckStarted { .. } => 12,
         Event::CheckEnded { .. } => 13,
         Event::BudgetChanged { .. } => 14,
-        Event::Noted { .. } => 15,
-        Event::CancelAsked { .. } => 16,
-        Event::Ending { .. } => 17,
-        Event::Ended { .. } => 18,
+        Event::ModelsChanged { .. } => 15,
+        Event::Noted { .. } => 16,
+        Event::CancelAsked { .. } => 17,
+        Event::Ending { .. } => 18,
+        Event::Ended { .. } => 19,
     };
     let places: Vec<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..19).collect::<Vec<_>>());
+    assert_eq!(places, (0..20).collect::<Vec<_>>());
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct JobSpec {
     pub attempts: u32,
     /// Where the work happens.
     pub place: Place,
+    /// The ZIP file that the result goes into as well.
+    pub out: Option<PathBuf>,
 }
 
 /// What a job may use up, all roles together.

@@ -1,6 +1,7 @@
 //! Plain data shared by every part of Cofferdam. No I/O, no async, no clock.
 
 mod audit;
+mod chain;
 mod conversation;
 mod event;
 mod ids;
@@ -14,6 +15,7 @@ mod quantity;
 mod redacted;
 
 pub use audit::{AuditAct, AuditRecord};
+pub use chain::error_chain;
 pub use conversation::{
     Answer, Arguments, ArgumentsError, Block, Content, Message, ModelName, Seal, StopReason,
     Tokens, ToolCall, ToolResult, ToolSpec,

@@ -1,5 +1,6 @@
 //! How a command ended, and what it used.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,18 @@ impl Outcome {
     #[must_use]
     pub fn success(&self) -> bool {
         matches!(self, Self::Exited { exit_code: 0 })
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { exit_code } => write!(formatter, "exit code: {exit_code}"),
+            Self::Signaled { signal } => write!(formatter, "ended by signal {signal}"),
+            Self::TimedOut => write!(formatter, "timed out"),
+            Self::OutOfMemory => write!(formatter, "out of memory"),
+            Self::Lost { reason } => write!(formatter, "its end is not known: {reason}"),
+        }
     }
 }
 

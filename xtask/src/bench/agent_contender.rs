@@ -80,6 +80,9 @@ pub(super) enum Agent {
 }
 
 impl Agent {
+    /// What the report calls the loop in Python, also where there is no Python.
+    pub(super) const FLOOR: &str = "a loop in Python, no sandbox";
+
     /// The product; its files are kept below the directory.
     pub(super) fn product(binary: &Path, directory: &Path) -> Self {
         Self::Product { binary: binary.to_owned(), home: directory.join("home") }
@@ -102,7 +105,7 @@ impl Agent {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Product { .. } => "cofferdam run, sandboxed",
-            Self::Floor { .. } => "a loop in Python, no sandbox",
+            Self::Floor { .. } => Self::FLOOR,
         }
     }
 

@@ -7,7 +7,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -16,14 +15,11 @@ use serde_json::json;
 use tokio::runtime::Runtime;
 
 use super::agent_contender::Agent;
-use super::process_table;
+use super::agent_memory::Memory;
 use super::program::{self, Companion};
 
 /// How long an agent may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The pause between two looks at the memory.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// The body's end, by which a client knows that the answer is whole.
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
@@ -45,9 +41,9 @@ impl Script {
         match self {
             Self::Start => Vec::new(),
             // Each another one: the same thing again and again is no work.
-            Self::Shell(count) => {
-                (0..count).map(|number| Turn::calls([bash(format!("echo turn {number}"))])).collect()
-            }
+            Self::Shell(count) => (0..count)
+                .map(|number| Turn::calls([bash(format!("echo turn {number}"))]))
+                .collect(),
             Self::Sleeps => {
                 let sleep = |number| bash(format!("sleep 1; echo slept {number}"));
                 vec![Turn::calls((0..4).map(sleep))]
@@ -79,15 +75,6 @@ pub(super) struct Trial {
     pub(super) memory: Memory,
 }
 
-/// The most memory that an agent's processes had together, at any look.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Memory {
-    pub(super) bytes: f64,
-    /// How many processes that was.
-    pub(super) processes: usize,
-    pub(super) looks: usize,
-}
-
 /// Where trials take place.
 pub(super) struct Ground<'a> {
     /// Drives the servers, in a thread of its own.
@@ -114,7 +101,7 @@ impl Ground<'_> {
         let mut child = Companion(command.spawn().with_context(|| agent.name())?);
         let (status, memory) = match look {
             Look::Away => (child.ends_within(PATIENCE)?, Memory::default()),
-            Look::AtMemory => watch(&mut child, start)?,
+            Look::AtMemory => Memory::watch(&mut child, PATIENCE)?,
         };
         let whole = start.elapsed();
         let requests = server.requests();
@@ -168,12 +155,7 @@ impl Ground<'_> {
 }
 
 impl Trial {
-    fn of(
-        requests: &[Recorded],
-        start: Instant,
-        whole: Duration,
-        memory: Memory,
-    ) -> Option<Self> {
+    fn of(requests: &[Recorded], start: Instant, whole: Duration, memory: Memory) -> Option<Self> {
         let gaps = requests.iter().zip(requests.iter().skip(1));
         Some(Self {
             first: requests.first()?.at.duration_since(start),
@@ -184,26 +166,6 @@ impl Trial {
             memory,
         })
     }
-}
-
-/// Looks at the memory of a program and all below it until it ends.
-fn watch(child: &mut Companion, start: Instant) -> anyhow::Result<(Option<ExitStatus>, Memory)> {
-    let top = child.pid().as_raw_nonzero().get();
-    let mut most = Memory::default();
-    while start.elapsed() < PATIENCE {
-        if let Some(status) = child.ends_within(LOOK)? {
-            return Ok((Some(status), most));
-        }
-        let below = process_table::below(top, &process_table::all());
-        let processes = [top].into_iter().chain(below.iter().map(|entry| entry.process));
-        let each: Vec<f64> = processes.filter_map(process_table::memory).collect();
-        let bytes = each.iter().sum();
-        if bytes > most.bytes {
-            most = Memory { bytes, processes: each.len(), looks: most.looks };
-        }
-        most.looks += 1;
-    }
-    Ok((None, most))
 }
 
 #[cfg(test)]

@@ -5,6 +5,11 @@
 //! are those of release builds: of the product, and of this program itself,
 //! which takes part as the library's caller.
 
+mod agent;
+mod agent_contender;
+mod agent_memory;
+mod agent_tables;
+mod agent_trial;
 mod build;
 mod crowd;
 mod docker;
@@ -52,6 +57,8 @@ pub(crate) struct Bench {
 enum Subject {
     /// Sandboxes: time, memory, number, output, forks
     Sandbox(SandboxBench),
+    /// The agent: start-up, shell turns, memory, the first request
+    Agent(agent::AgentBench),
     #[command(hide = true)]
     Stopwatch(stopwatch::Serve),
 }
@@ -125,23 +132,43 @@ fn rounds(text: &str) -> Result<usize, String> {
     }
 }
 
+/// The product's binary: the one that is named, or a new one.
+fn product(root: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match named {
+        Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string()),
+        None => build::release(root, "cofferdam"),
+    }
+}
+
+/// What decides the order of turns: what is given, or anything.
+fn seed(given: Option<u64>) -> u64 {
+    given.unwrap_or_else(|| RandomState::new().build_hasher().finish())
+}
+
+/// Prints a report, and keeps it where that is wanted.
+fn publish(text: &str, out: Option<&Path>) -> anyhow::Result<()> {
+    io::stdout().lock().write_all(text.as_bytes())?;
+    if let Some(path) = out {
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
+
 impl Bench {
     /// Measures and prints the report.
     pub(crate) fn run(&self, root: &Path) -> anyhow::Result<ExitCode> {
         match &self.subject {
             Subject::Stopwatch(serve) => serve.run(),
-            Subject::Sandbox(_) if cfg!(debug_assertions) => build::hand_over(root),
+            _ if cfg!(debug_assertions) => build::hand_over(root),
             Subject::Sandbox(bench) => bench.run(root),
+            Subject::Agent(bench) => bench.run(root),
         }
     }
 }
 
 impl SandboxBench {
     fn run(&self, root: &Path) -> anyhow::Result<ExitCode> {
-        let binary = match &self.binary {
-            Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string())?,
-            None => build::release(root, "cofferdam")?,
-        };
+        let binary = product(root, self.binary.as_deref())?;
         // Before anything of ours runs.
         let machine = host::describe();
         allow_many_files();
@@ -153,7 +180,7 @@ impl SandboxBench {
             rounds: if self.quick { self.rounds.min(QUICK_ROUNDS) } else { self.rounds },
             scale: if self.quick { QUICK } else { FULL },
         };
-        let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let seed = seed(self.seed);
         let mut text =
             format!("# Sandbox benchmark\n\n- {machine}\n- {}\n- seed {seed}", Engines::versions());
         if self.quick {
@@ -177,10 +204,7 @@ impl SandboxBench {
             }
         }
         text.push('\n');
-        io::stdout().lock().write_all(text.as_bytes())?;
-        if let Some(path) = &self.out {
-            fs::write(path, &text).with_context(|| path.display().to_string())?;
-        }
+        publish(&text, self.out.as_deref())?;
         Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -22,8 +22,10 @@ pub(super) fn check(packages: &[Package]) -> Vec<Violation> {
         for dependency in package.dependencies.iter().filter(|other| known(&other.name)) {
             let other = short(&dependency.name);
             let in_row = uses.iter().any(|pattern| matches(pattern, other));
-            let in_tests =
-                dependency.kind == Kind::Dev && (FOR_TESTS.contains(&other) || other == name);
+            // Adapters of one seam prove themselves without each other.
+            let siblings = name.contains('-') && name.split('-').next() == other.split('-').next();
+            let for_tests = FOR_TESTS.contains(&other) && !siblings;
+            let in_tests = dependency.kind == Kind::Dev && (for_tests || other == name);
             if !in_row && !in_tests {
                 violations.push(Violation::new(
                     &package.manifest,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cofferdam_engine::{Effect, Input};
-use cofferdam_types::{Budget, Ending, JobSpec, Limit, Price, Usd};
+use cofferdam_types::{Answer, Budget, Ending, JobSpec, Limit, Price, Tokens, Usd};
 
 use crate::world::{World, calls, says, spec};
 
@@ -27,21 +27,28 @@ fn turns_count_over_all_roles() {
     assert!(reached(&world, Limit::Turns));
 }
 
+/// Makes calls, each with another result, until the job ends.
+fn work_on(world: &mut World) {
+    for round in 0..20 {
+        if world.open.contains(&Effect::Deliver) {
+            return;
+        }
+        world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+        world.done(world.running()[0], &format!("made {round}"));
+    }
+}
+
 #[test]
 fn tokens_leave_room_for_the_answer() {
-    let mut world = World::asking(with(|budget| budget.tokens = Some(700)));
+    let mut world = World::asking(with(|budget| budget.tokens = Some(1200)));
     world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
     let (_, effects) = world.done(world.running()[0], "made");
+    // 110 are spent, and 110 will be read again.
     let [Effect::AskModel { max_output, .. }] = effects[..] else { panic!("{effects:?}") };
-    assert!((500..590).contains(&max_output), "{max_output}");
-    for _ in 0..3 {
-        world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
-        world.done(world.running()[0], "made again");
-        if !world.open.iter().any(|effect| matches!(effect, Effect::AskModel { .. })) {
-            break;
-        }
-    }
+    assert!((960..=980).contains(&max_output), "{max_output}");
+    work_on(&mut world);
     assert!(reached(&world, Limit::Tokens));
+    assert!(world.run.spent().tokens.total() <= 1200);
 }
 
 #[test]
@@ -52,22 +59,32 @@ fn an_answer_is_no_longer_than_what_is_left_can_pay() {
         cache_write: Usd::from_nanos(3_750),
         output: Usd::from_nanos(15_000),
     };
-    let mut world = World::created(with(|budget| budget.cost = Some(Usd::from_nanos(9_000_000))));
+    let limit = Usd::from_nanos(9_000_000);
+    let mut world = World::created(with(|budget| budget.cost = Some(limit)));
     world.settings.orchestrator.price = Some(price);
     world.take_up();
     world.open_sandbox();
+    // Instructions and tools are to be read as well.
     let Some(Effect::AskModel { max_output, .. }) = world.open.last() else { panic!() };
-    assert!((590..=600).contains(max_output), "{max_output}");
-    for _ in 0..20 {
-        if world.run.ended().is_some() || world.open.contains(&Effect::Deliver) {
-            break;
-        }
-        world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
-        let number = world.log.len();
-        world.done(world.running()[0], &format!("{number}"));
-    }
+    assert!((300..500).contains(max_output), "{max_output}");
+    work_on(&mut world);
     assert!(reached(&world, Limit::Cost));
-    assert!(world.run.spent().cost <= Usd::from_nanos(9_000_000));
+    assert!(world.run.spent().cost <= limit);
+}
+
+#[test]
+fn what_a_model_says_it_has_read_counts_and_not_our_guess() {
+    let price = Price { input: Usd::from_nanos(5_000), ..Price::FREE };
+    let limit = Usd::from_nanos(1_000_000_000);
+    let mut world = World::created(with(|budget| budget.cost = Some(limit)));
+    world.settings.orchestrator.price = Some(Price { output: Usd::from_nanos(10_000), ..price });
+    world.take_up();
+    world.open_sandbox();
+    let read = Tokens { input: 120_000, ..Tokens::default() };
+    world.answer(Answer { tokens: read, ..calls(&[("bash", r#"{"command":"make"}"#)]) });
+    // Reading as much again would cost more than is left.
+    world.done(world.running()[0], "made");
+    assert!(reached(&world, Limit::Cost));
 }
 
 #[test]

@@ -111,6 +111,28 @@ fn the_same_call_with_the_same_result_again_and_again_is_stuck() {
 }
 
 #[test]
+fn two_calls_that_take_turns_go_nowhere_either() {
+    let mut world = World::asking(spec());
+    for round in 0..12 {
+        let command = ["make", "make clean"][round % 2];
+        world.answer(calls(&[("bash", &format!(r#"{{"command":"{command}"}}"#))]));
+        world.done(world.running()[0], command);
+    }
+    assert!(matches!(world.ending(), Ending::Failed { .. }));
+}
+
+#[test]
+fn an_answer_with_more_calls_than_anybody_needs_is_cut_down() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&vec![("read_file", r#"{"path":"a"}"#); 10_000]));
+    for _ in 0..128 {
+        world.done(world.running()[0], "a");
+    }
+    assert!(world.result_of(CallId(129)).contains("128 calls"));
+    world.question();
+}
+
+#[test]
 fn the_same_call_with_another_result_is_progress() {
     let mut world = World::asking(spec());
     for round in 0..10 {

@@ -150,7 +150,7 @@ impl Watched {
         };
         let world = World::created(spec);
         let mut watched = Self { world, cancelled: false, ended: false, started: HashSet::new() };
-        watched.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new() });
+        watched.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new(), say: None });
         watched
     }
 
@@ -158,6 +158,8 @@ impl Watched {
         let takes_up = matches!(input, Input::TakeUp { .. });
         if takes_up {
             self.ended = false;
+            // Whoever takes up a job that was stopped wants it to go on.
+            self.cancelled &= self.world.run.ending().is_none();
         }
         let (events, effects) = self.world.hear(input);
         for event in &events {
@@ -205,7 +207,11 @@ impl Watched {
             Fate::Crashed if !self.ended => {
                 self.world.run = Run::replay(&self.world.log).unwrap();
                 self.world.open.clear();
-                self.hear(Input::TakeUp { version: "2".to_owned(), collected: Vec::new() });
+                self.hear(Input::TakeUp {
+                    version: "2".to_owned(),
+                    collected: Vec::new(),
+                    say: None,
+                });
             }
             Fate::Crashed => {}
             Fate::Cancelled => self.hear(Input::Cancel { by: Cancel::User }),

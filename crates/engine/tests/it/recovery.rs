@@ -33,7 +33,11 @@ fn a_result_that_the_sandbox_kept_is_collected() {
     world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
     world.run = Run::replay(&world.log).unwrap();
     let kept = ToolOutput::text(ToolStatus::Done, "made");
-    world.hear(Input::TakeUp { version: "2".to_owned(), collected: vec![(CallId(1), kept)] });
+    world.hear(Input::TakeUp {
+        version: "2".to_owned(),
+        collected: vec![(CallId(1), kept)],
+        say: None,
+    });
     assert_eq!(world.result_of(CallId(1)), "made");
 }
 
@@ -82,6 +86,40 @@ fn a_cancelled_job_goes_on_when_it_is_taken_up() {
     assert!(world.last_words(0).contains("taken up again"));
     world.answer(says("done"));
     assert!(matches!(world.ending(), Ending::Complete { .. }));
+}
+
+#[test]
+fn a_job_that_was_stopped_and_not_handed_over_goes_on() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.hear(Input::Cancel { by: cofferdam_types::Cancel::User });
+    world.crash();
+    world.open_sandbox();
+    world.answer(says("done"));
+    assert!(matches!(world.ending(), Ending::Complete { .. }));
+}
+
+#[test]
+fn what_is_said_to_a_job_that_was_done_is_heard() {
+    let mut world = World::asking(spec());
+    world.answer(says("done"));
+    world.run = Run::replay(&world.log).unwrap();
+    let say = Some("and a README".to_owned());
+    world.hear(Input::TakeUp { version: "2".to_owned(), collected: Vec::new(), say });
+    world.open_sandbox();
+    assert!(world.last_words(0).contains("and a README"));
+    world.question();
+}
+
+#[test]
+fn crashes_are_no_failures_of_the_model() {
+    let mut world = World::asking(spec());
+    for _ in 0..10 {
+        world.crash();
+        world.open_sandbox();
+    }
+    let (_, effects) = world.fail(cofferdam_types::FailureKind::RateLimited);
+    assert!(matches!(effects[..], [Effect::WakeAt(_)]), "{effects:?}");
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub(crate) fn spec() -> JobSpec {
             image: None,
             variables: Vec::new(),
         },
+        out: None,
     }
 }
 
@@ -81,7 +82,7 @@ impl World {
     }
 
     pub(crate) fn take_up(&mut self) {
-        self.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new() });
+        self.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new(), say: None });
     }
 
     pub(crate) fn open_sandbox(&mut self) {
