@@ -102,7 +102,10 @@ fn options(mode: u32, changed: u64) -> SimpleFileOptions {
 }
 
 fn failed(error: ZipError) -> BundleError {
-    BundleError::Output(error.into())
+    BundleError::Output(match error {
+        ZipError::Io(error) => error,
+        other => other.into(),
+    })
 }
 
 /// Counts and hashes what goes through, and can be told to let nothing through.

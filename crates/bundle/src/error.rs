@@ -1,7 +1,7 @@
-//! Why there is no archive.
+//! Why there is no archive. Each error says what failed, and its source why.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_sandbox::FilesError;
 
@@ -9,7 +9,7 @@ use cofferdam_sandbox::FilesError;
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The sandbox did not send the workspace, or not all of it.
-    #[error("cannot read the workspace: {0}")]
+    #[error("cannot read the workspace")]
     Workspace(#[from] FilesError),
     /// What the sandbox sent cannot be understood.
     #[error("the sandbox sent a broken archive: {what}")]
@@ -29,18 +29,18 @@ pub enum BundleError {
         what: &'static str,
     },
     /// What receives the archive takes no more of it.
-    #[error("cannot write the archive: {0}")]
+    #[error("cannot write the archive")]
     Output(#[source] io::Error),
     /// The archive's file cannot be written. What was there before is still there.
-    #[error("cannot write {}: {}", path.display(), cause(source))]
+    #[error("cannot write {}", path.display())]
     Target {
         /// The file that was asked for.
         path: PathBuf,
-        /// What the system says.
+        /// What the system says, in words.
         source: io::Error,
     },
     /// There is no room for the manifest until the archive's end.
-    #[error("cannot keep the manifest in {}: {}", std::env::temp_dir().display(), cause(.0))]
+    #[error("cannot keep the manifest in {}", std::env::temp_dir().display())]
     Spool(#[source] io::Error),
     /// Nobody waits for the archive any more.
     #[error("the archive was given up before its end")]
@@ -50,9 +50,19 @@ pub enum BundleError {
     Ended,
 }
 
+impl BundleError {
+    pub(crate) fn target(path: &Path, source: &io::Error) -> Self {
+        Self::Target { path: path.to_owned(), source: in_words(source) }
+    }
+
+    pub(crate) fn spool(source: &io::Error) -> Self {
+        Self::Spool(in_words(source))
+    }
+}
+
 /// The system's errors that people meet here, in words.
-fn cause(error: &io::Error) -> String {
-    match error.kind() {
+fn in_words(error: &io::Error) -> io::Error {
+    let words = match error.kind() {
         io::ErrorKind::NotFound => "its directory does not exist".to_owned(),
         io::ErrorKind::NotADirectory => "its directory is not one".to_owned(),
         io::ErrorKind::PermissionDenied => "this user may not write there".to_owned(),
@@ -61,5 +71,6 @@ fn cause(error: &io::Error) -> String {
         io::ErrorKind::QuotaExceeded => "the disk quota is used up".to_owned(),
         io::ErrorKind::FileTooLarge => "the file would be too large for its file system".to_owned(),
         _ => error.to_string(),
-    }
+    };
+    io::Error::new(error.kind(), words)
 }

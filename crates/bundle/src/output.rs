@@ -5,14 +5,11 @@
 //! soon after the future that waits for it is dropped: what it reads from then
 //! ends, and what it writes to takes no more.
 
-use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use cofferdam_sandbox::{Files, Ignored};
-use tempfile::NamedTempFile;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -21,6 +18,7 @@ use crate::about::About;
 use crate::bundle::{Summary, bundle};
 use crate::error::BundleError;
 use crate::source;
+use crate::target::Target;
 
 /// Bytes of a piece of the archive, and how many pieces may wait to be written.
 const PIECE: usize = 64 << 10;
@@ -60,8 +58,8 @@ pub async fn zip_to<W: AsyncWrite + Unpin>(
 
 /// Writes a workspace as a ZIP into a file, which is replaced if it is there.
 ///
-/// The archive is written to a hidden file beside it, which is removed where
-/// anything fails; only a process that is killed leaves it behind.
+/// Until it is whole, the archive has no name, or a hidden one where the file
+/// system knows no files without.
 ///
 /// # Errors
 /// When the workspace cannot be read or the file not be written. What was in the
@@ -71,71 +69,16 @@ pub async fn zip_file(files: &Files, about: About, path: &Path) -> Result<Summar
     let stream = files.pack(".", Ignored::LeaveOut).await?;
     let (feed, source) = source::channel();
     let work = spawn_blocking(move || {
-        let out = BufWriter::with_capacity(PIECE, &target.draft);
+        let out = BufWriter::with_capacity(PIECE, target.file());
         let written = bundle(source, &about, out).map(|(summary, _)| summary);
         match written {
             Ok(summary) => target.publish().map(|()| summary),
-            Err(BundleError::Output(source)) => Err(target.error(source)),
+            Err(BundleError::Output(source)) => Err(target.error(&source)),
             Err(other) => Err(other),
         }
     });
     feed.receive(stream).await;
     work.await.map_err(|_| BundleError::Ended)?
-}
-
-/// A file that is being written under another name.
-struct Target {
-    path: PathBuf,
-    directory: PathBuf,
-    draft: NamedTempFile,
-}
-
-impl Target {
-    fn new(path: &Path) -> Result<Self, BundleError> {
-        let error = |source| BundleError::Target { path: path.to_owned(), source };
-        let Some(name) = path.file_name() else {
-            return Err(error(io::Error::other("it has no file name")));
-        };
-        // Putting a file in the place of a device or a pipe helps nobody.
-        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            return Err(error(io::Error::other("something is there that is not a file")));
-        }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new(".")).to_owned();
-        let prefix: Vec<u8> = name.as_encoded_bytes().iter().copied().take(100).collect();
-        let draft = tempfile::Builder::new()
-            .prefix(&format!(".{}.", String::from_utf8_lossy(&prefix)))
-            .suffix(".part")
-            .permissions(Permissions::from_mode(0o666)) // less what the user's mask takes away
-            .tempfile_in(&directory)
-            .map_err(|source| error(plain(source)))?;
-        Ok(Self { path: path.to_owned(), directory, draft })
-    }
-
-    /// Puts the file in its place, such that it also survives a power cut.
-    fn publish(self) -> Result<(), BundleError> {
-        let Self { path, directory, draft } = self;
-        let put = || {
-            draft.as_file().sync_all()?;
-            draft.persist(&path).map_err(|error| error.error)?;
-            File::open(&directory)?.sync_all()
-        };
-        put().map_err(|source| BundleError::Target { path: path.clone(), source })
-    }
-
-    fn error(&self, source: io::Error) -> BundleError {
-        BundleError::Target { path: self.path.clone(), source }
-    }
-}
-
-/// The system's error without the draft's name, which says nothing to a user.
-fn plain(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| std::error::Error::source(inner));
-    let system = inner.and_then(|inner| inner.downcast_ref::<io::Error>());
-    match system.and_then(io::Error::raw_os_error) {
-        Some(number) => io::Error::from_raw_os_error(number),
-        None => error,
-    }
 }
 
 /// Takes pieces of the archive to the task that writes them.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use cofferdam_types::{
-    Block, CallId, Ending, Event, JobSpec, Record, RequestId, Spent, ThreadId, Timestamp, Tokens,
+    CallId, Ending, Event, JobSpec, Record, RequestId, Spent, ThreadId, Timestamp, Tokens,
     ToolCall, ToolOutput, ToolStatus, Usd,
 };
 
@@ -40,8 +40,9 @@ struct Reading {
     about: About,
     /// The conversation of each question.
     asked: HashMap<RequestId, ThreadId>,
-    /// Shell calls that models want and that have not begun.
-    wanted: HashMap<(ThreadId, String), CommandRun>,
+    /// The calls of each conversation's last answer that have not begun, and what
+    /// they run. Several may have the same name: they begin in their order.
+    wanted: HashMap<ThreadId, Vec<(String, Option<CommandRun>)>>,
     /// The commands that have begun: places in the list.
     begun: HashMap<CallId, usize>,
     /// The last time a process took the job up, and the last event since.
@@ -74,11 +75,13 @@ impl Reading {
 
     fn take(&mut self, record: &Record) {
         match &record.event {
-            Event::TakenUp { .. } => {
+            Event::TakenUp { only_delivers, .. } => {
                 self.rest();
                 self.working = Some((record.at, record.at));
-                self.about.status = Status::Running;
-                self.about.ending = None;
+                if !only_delivers {
+                    self.about.status = Status::Running;
+                    self.about.ending = None;
+                }
             }
             Event::SandboxOpened { backend, grade, weaknesses, .. } => {
                 self.about.isolation = Some(IsolationUsed {
@@ -98,24 +101,22 @@ impl Reading {
                 self.about.spent.turns += 1;
                 self.pay(answer.tokens, *cost);
                 let thread = self.asked.get(request).copied().unwrap_or(ThreadId(0));
-                for block in &answer.blocks {
-                    if let Block::ToolCall(call) = block
-                        && let Some(command) = command_of(call)
-                    {
-                        self.wanted.insert((thread, call.id.clone()), command);
-                    }
-                }
+                let wanted = answer.calls().map(|call| (call.id.clone(), command_of(call)));
+                self.wanted.insert(thread, wanted.collect());
             }
             Event::ModelFailed { tokens, cost, .. } if *tokens != Tokens::default() => {
                 self.pay(*tokens, *cost);
             }
             Event::ToolStarted { call, thread, id, .. } => {
-                if let Some(command) = self.wanted.remove(&(*thread, id.clone())) {
+                if let Some(command) = self.claim(*thread, id) {
                     self.begun.insert(*call, self.about.commands.len());
                     self.about.commands.push(command);
                 }
             }
-            Event::ToolEnded { call, output, .. } => {
+            Event::ToolEnded { call, thread, id, output } => {
+                if !self.begun.contains_key(call) && output.status == ToolStatus::Refused {
+                    self.claim(*thread, id);
+                }
                 let place = self.begun.remove(call);
                 if let Some(command) = place.and_then(|at| self.about.commands.get_mut(at)) {
                     end(command, output);
@@ -141,6 +142,14 @@ impl Reading {
         if let Some((_, last)) = &mut self.working {
             *last = record.at;
         }
+    }
+
+    /// Takes the next call of this name out of those that have not begun, and says
+    /// what it runs.
+    fn claim(&mut self, thread: ThreadId, id: &str) -> Option<CommandRun> {
+        let wanted = self.wanted.get_mut(&thread)?;
+        let place = wanted.iter().position(|(name, _)| name == id)?;
+        wanted.remove(place).1
     }
 
     fn pay(&mut self, tokens: Tokens, cost: Option<Usd>) {

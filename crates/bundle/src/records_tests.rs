@@ -1,8 +1,8 @@
 //! Logs, and what they say of their jobs.
 
 use cofferdam_types::{
-    Answer, Arguments, Budget, Cancel, CheckResult, JobId, LOG_VERSION, Limits, ModelName, Network,
-    Outcome, Place, Role, SandboxId, StopReason,
+    Answer, Arguments, Block, Budget, Cancel, CheckResult, JobId, LOG_VERSION, Limits, ModelName,
+    Network, Outcome, Place, Role, SandboxId, StopReason,
 };
 
 use super::*;
@@ -26,6 +26,7 @@ fn spec() -> JobSpec {
             image: None,
             variables: vec![],
         },
+        out: None,
     }
 }
 
@@ -40,7 +41,7 @@ fn log(events: Vec<Event>) -> Vec<Record> {
 }
 
 fn taken_up() -> Event {
-    Event::TakenUp { version: "1".to_owned() }
+    Event::TakenUp { version: "1".to_owned(), only_delivers: false }
 }
 
 fn asked(request: u32, thread: u32, role: Role, model: &str) -> Event {
@@ -138,6 +139,32 @@ fn commands_are_those_that_ran_with_what_became_of_them() {
 }
 
 #[test]
+fn calls_of_the_same_name_are_told_apart_by_their_order() {
+    let about = About::from_records(&log(vec![
+        taken_up(),
+        asked(1, 0, Role::Orchestrator, "demo"),
+        answered(
+            1,
+            &[
+                ("a", SHELL, r#"{"command":"one"}"#),
+                ("a", SHELL, r#"{"command":"refused"}"#),
+                ("a", SHELL, r#"{"command":"two"}"#),
+            ],
+            None,
+        ),
+        started(1, 0, "a"),
+        ended(1, 0, "a", ToolStatus::Done, "exit code: 0"),
+        ended(2, 0, "a", ToolStatus::Refused, ""),
+        started(3, 0, "a"),
+        ended(3, 0, "a", ToolStatus::Failed, "exit code: 1"),
+    ]))
+    .unwrap();
+    let told: Vec<(&str, Option<ToolStatus>)> =
+        about.commands.iter().map(|run| (run.command.as_str(), run.status)).collect();
+    assert_eq!(told, [("one", Some(ToolStatus::Done)), ("two", Some(ToolStatus::Failed))]);
+}
+
+#[test]
 fn a_job_is_as_far_as_its_last_events_say() {
     let about = |events| About::from_records(&log(events)).unwrap();
     let of = |events| {
@@ -161,6 +188,9 @@ fn a_job_is_as_far_as_its_last_events_say() {
     assert_eq!((over.status, over.spent.turns), (Status::Complete, 42));
     let again = vec![taken_up(), ended(complete(true)), taken_up()];
     assert_eq!(of(again), (Status::Running, false));
+    let delivers = Event::TakenUp { version: "1".to_owned(), only_delivers: true };
+    let handed_over_later = [ending(complete(true)), vec![delivers]].concat();
+    assert_eq!(of(handed_over_later), (Status::Complete, true));
 }
 
 #[test]

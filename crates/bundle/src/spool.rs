@@ -33,9 +33,9 @@ impl<T: Serialize> Spool<T> {
     pub(crate) fn push(&mut self, row: &T) -> Result<(), BundleError> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, row)
-            .map_err(|error| BundleError::Spool(error.into()))?;
+            .map_err(|error| BundleError::spool(&error.into()))?;
         self.line.push(b'\n');
-        self.lines.get_mut().write_all(&self.line).map_err(BundleError::Spool)?;
+        self.lines.get_mut().write_all(&self.line).map_err(|error| BundleError::spool(&error))?;
         self.count += 1;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cofferdam_sandbox::{Audit, Changes, Lifetime, Spec, Workspace};
-use cofferdam_types::{Limits, SandboxId, Usd, parse_duration};
+use cofferdam_types::{Limits, SandboxId, Usd, UsdError, parse_duration};
 
 use crate::sandbox_options::SandboxOptions;
 
@@ -105,6 +105,25 @@ enum ChangesPlace {
     Memory,
 }
 
+/// What is frozen in a job's record, and cannot be said again when it goes on.
+const FROZEN: [&str; 15] = [
+    "check",
+    "attempts",
+    "workspace",
+    "memory",
+    "cpus",
+    "pids",
+    "disk",
+    "inodes",
+    "open_files",
+    "network",
+    "env",
+    "read",
+    "image",
+    "sandbox",
+    "require",
+];
+
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// What is to be done, in your words; `-` reads it from stdin. With --resume
@@ -135,19 +154,19 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_turns: Option<u32>,
     /// Stop before this much money is spent
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = some_money)]
     pub(crate) max_cost: Option<Usd>,
     /// Stop before so many tokens are used
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
     /// Stop after this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
     /// Go on with an earlier job: its id, the beginning of it, or its transcript
-    #[arg(long, value_name = "ID", conflicts_with_all = ["last", "check", "attempts", "workspace"])]
+    #[arg(long, value_name = "ID", conflicts_with = "last", conflicts_with_all = FROZEN)]
     pub(crate) resume: Option<String>,
     /// Go on with the job that was begun last
-    #[arg(long, conflicts_with_all = ["check", "attempts", "workspace"])]
+    #[arg(long, conflicts_with_all = FROZEN)]
     pub(crate) last: bool,
     /// Print one JSON event a line, the last one telling how it ended
     #[arg(long)]
@@ -157,6 +176,15 @@ pub(crate) struct RunArguments {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) sandbox: SandboxOptions,
+}
+
+/// An amount of money with which something can be done.
+fn some_money(text: &str) -> Result<Usd, String> {
+    match text.parse() {
+        Ok(Usd::ZERO) => Err("nothing can be done for nothing".to_owned()),
+        Ok(amount) => Ok(amount),
+        Err(error) => Err(UsdError::to_string(&error)),
+    }
 }
 
 #[derive(Debug, Args)]

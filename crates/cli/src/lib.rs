@@ -55,7 +55,11 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout and are no failure.
-            drop(error.print());
+            if error.exit_code() != 0 && std::env::args_os().any(|word| word == "--json") {
+                told_as_json(&problem::Problem::option(error.to_string()));
+            } else {
+                drop(error.print());
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };

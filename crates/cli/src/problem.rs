@@ -1,11 +1,9 @@
 //! Failures as people see them: a code, what failed, why, and what to do.
 
-use std::fmt::Write as _;
-
 use cofferdam_config::ConfigError;
 use cofferdam_runtime::{DriveError, JournalError};
 use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
-use cofferdam_types::{JobId, ModelName};
+use cofferdam_types::{JobId, ModelName, error_chain};
 use serde::Serialize;
 
 use crate::run::NotFound;
@@ -47,6 +45,26 @@ impl Problem {
         Self::new("CLI-004", "cannot write a file", cause, "name a file that can be written")
     }
 
+    /// The user was faster than the job.
+    pub(crate) fn interrupted(signal: i32) -> Self {
+        let cause = format!("signal {signal} came");
+        let remedy = "what had begun can go on with --last";
+        Self::new("RUN-009", "stopped before the job came to its end", cause, remedy)
+    }
+
+    /// A workspace that cannot be used.
+    pub(crate) fn no_workspace(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let cause = format!("{}: {error}", path.display());
+        let remedy = "name a directory that you may write to with --workspace";
+        Self::new("RUN-001", "this is no place to work in", cause, remedy)
+    }
+
+    /// A ZIP file that could not be written in the end.
+    pub(crate) fn out(error: &dyn std::error::Error) -> Self {
+        let remedy = "name a file in a directory that you may write to with --out";
+        Self::new("RUN-010", "the ZIP file could not be written", error_chain(error), remedy)
+    }
+
     /// A workspace that is too much.
     pub(crate) fn workspace(path: &std::path::Path) -> Self {
         let cause = format!("{} is no project", path.display());
@@ -56,7 +74,7 @@ impl Problem {
 
     /// A configuration that makes no sense, or lacks something.
     pub(crate) fn config(error: &ConfigError) -> Self {
-        Self::new("RUN-002", "the configuration does not do", chain(error), &error.remedy())
+        Self::new("RUN-002", "the configuration does not do", error_chain(error), &error.remedy())
     }
 
     /// A model that cannot be used.
@@ -78,7 +96,10 @@ impl Problem {
     pub(crate) fn job(name: &str, error: &NotFound) -> Self {
         let (cause, remedy) = match error {
             NotFound::None => (
-                format!("there is no job {name:?}"),
+                match name {
+                    "" => "there is no job yet".to_owned(),
+                    name => format!("there is no job {name:?}"),
+                },
                 "the transcripts of jobs are in history/ of COFFERDAM_HOME".to_owned(),
             ),
             NotFound::Several(jobs) => {
@@ -108,7 +129,7 @@ impl Problem {
             JournalError::File { .. } => "make room on the disk, or mend the permissions",
             JournalError::Garbled { .. } => "restore the file, or begin a new job",
         };
-        Self::new("RUN-007", "the job's transcript cannot be used", chain(error), remedy)
+        Self::new("RUN-007", "the job's transcript cannot be used", error_chain(error), remedy)
     }
 
     /// A transcript that is no job's.
@@ -121,7 +142,7 @@ impl Problem {
     /// A job that could not be driven to its end.
     pub(crate) fn drive(error: &DriveError) -> Self {
         let remedy = "make room on the disk, then go on with --resume";
-        Self::new("RUN-008", "the job stopped without an end", chain(error), remedy)
+        Self::new("RUN-008", "the job stopped without an end", error_chain(error), remedy)
     }
 
     /// A back end that there is none of.
@@ -146,10 +167,13 @@ impl Problem {
             SandboxError::Open(OpenError::Invalid { cause, remedy }) => {
                 Self::new("SBX-004", WHAT, cause, remedy)
             }
+            SandboxError::Open(OpenError::Occupied { cause, remedy }) => {
+                Self::new("SBX-010", "the workspace's directory is not free", cause, remedy)
+            }
             SandboxError::Open(OpenError::Step { step, source }) => {
                 Self::new("SBX-005", WHAT, format!("{step}: {source}"), "run `cofferdam doctor`")
             }
-            other => Self::new("SBX-005", WHAT, chain(other), "run `cofferdam doctor`"),
+            other => Self::new("SBX-005", WHAT, error_chain(other), "run `cofferdam doctor`"),
         }
     }
 
@@ -179,7 +203,7 @@ impl Problem {
         Self::new(
             "SBX-009",
             "what an earlier sandbox left could not be cleared away",
-            chain(error),
+            error_chain(error),
             "make room on the disk or mend the permissions; each start of cofferdam tries again",
         )
     }
@@ -189,7 +213,7 @@ impl Problem {
         Self::new(
             "SBX-008",
             "the sandbox did not end well",
-            chain(error),
+            error_chain(error),
             "make room on the disk or mend the permissions; the next start of cofferdam tries again",
         )
     }
@@ -202,18 +226,6 @@ impl std::fmt::Display for Problem {
         write!(formatter, "\n  cause: {}", indent(&self.cause))?;
         write!(formatter, "\n  help:  {}", indent(&self.remedy))
     }
-}
-
-/// An error with all its sources, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        // Writing to a string does not fail.
-        write!(text, ": {error}").ok();
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

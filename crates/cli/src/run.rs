@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_config::{Flags, Settings, Sources, load};
-use cofferdam_runtime::{Delivery, Driver, Notice, Order, drive};
+use cofferdam_runtime::{Delivery, Driver, Journal, Notice, Order, drive};
 use cofferdam_sandbox::Files;
-use cofferdam_types::{Cancel, Ending, Record};
+use cofferdam_types::{Cancel, Ending, JobSpec, Record, error_chain};
 use futures_util::future::BoxFuture;
+use rustix::fs::Access;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
@@ -32,6 +33,9 @@ pub use models::ModelMaker;
 
 /// Notices that wait for the screen; then the job waits.
 const WAITING: usize = 256;
+
+/// Bytes that a task may have.
+const LONGEST_TASK: usize = 4 << 20;
 
 /// A failure with the exit code that goes with it.
 type Failed = (Problem, u8);
@@ -57,37 +61,32 @@ pub(crate) async fn run(product: &Product, arguments: RunArguments) -> ExitCode 
             return ExitCode::from(code::FAILED);
         }
     };
-    let result = tokio::select! {
-        result = attempt(product, &arguments, &mut screen) => result,
-        asked = first(&mut signals) => Ok(Begun::Not(asked)),
+    let begun = tokio::select! {
+        begun = attempt(product, &arguments, &mut screen) => begun,
+        asked = first(&mut signals) => Err(interrupted(asked)),
     };
-    let code = match result {
-        Ok(Begun::Job(driver, journal)) => {
-            watch(*driver, *journal, &mut screen, &mut signals).await
-        }
-        Ok(Begun::Not(asked)) => Ok(asked.exit_code()),
+    let result = match begun {
+        Ok((watched, journal)) => watch(watched, journal, &mut screen, &mut signals).await,
         Err(failed) => Err(failed),
     };
-    let code = match code {
-        Ok(code) => code,
-        Err((problem, code)) => {
-            screen.failed(&problem).await;
-            code
+    let code = match &result {
+        Ok(code) | Err((_, code)) => *code,
+    };
+    let told = async {
+        if let Err((problem, _)) = &result {
+            screen.failed(problem).await;
         }
+        screen.finish().await;
     };
     // The sandbox is gone by now. Only readers of ours can still keep us.
     tokio::select! {
-        () = screen.finish() => ExitCode::from(code),
+        () = told => ExitCode::from(code),
         asked = signals.insistence() => ExitCode::from(asked.map_or(code, Asked::exit_code)),
     }
 }
 
-/// What came of preparing.
-enum Begun {
-    /// A job to be driven, and its log.
-    Job(Box<Watched>, Box<cofferdam_runtime::Journal>),
-    /// Nothing: a signal was faster.
-    Not(Asked),
+fn interrupted(asked: Asked) -> Failed {
+    (Problem::interrupted(asked.number()), asked.exit_code())
 }
 
 /// A job with the ends of its channels.
@@ -107,12 +106,13 @@ async fn first(signals: &mut Signals) -> Asked {
     }
 }
 
-/// Everything up to the moment when the job is driven.
+/// Everything up to the moment when the job is driven. What cannot be done is
+/// found out before a new job begins.
 async fn attempt(
     product: &Product,
     arguments: &RunArguments,
     screen: &mut Screen,
-) -> Result<Begun, Failed> {
+) -> Result<(Watched, Journal), Failed> {
     let usage = |problem: Problem| (problem, code::USAGE);
     let history = History::of(&product.home);
     let sources = Sources::of_this_process(flags(arguments))
@@ -121,42 +121,44 @@ async fn attempt(
     for warning in &settings.warnings {
         screen.warn(warning).await;
     }
-    let earlier = match (&arguments.resume, arguments.last) {
-        (Some(name), _) => Some((name.clone(), history.find(name))),
-        (None, true) => Some(("--last".to_owned(), history.last())),
-        (None, false) => None,
+    let words = match &arguments.task {
+        Some(words) => Some(read_task(words).await.map_err(usage)?),
+        None => None,
     };
-    let (job, say) = match earlier {
-        Some((name, found)) => {
-            let path = found.map_err(|error| usage(Problem::job(&name, &error)))?;
-            let say = arguments.task.as_deref().map(read_task).transpose().map_err(usage)?;
-            (job::resume(&path, arguments).map_err(usage)?, say)
-        }
-        None => (begin(product, arguments, &settings, &history).await?, None),
+    let wanted = match earlier(arguments, &history).map_err(usage)? {
+        Some(path) => Wanted::Earlier(job::resume(&path, arguments, &settings).map_err(usage)?),
+        None => Wanted::New(new(product, arguments, &settings, words.clone()).await?),
     };
-    match &job.records[..] {
-        [created] => screen.show(&Notice::Record(Box::new(created.clone()))).await,
-        earlier => screen.remember(earlier),
-    }
-    let spec = job.run.spec();
+    let spec = wanted.spec();
     let engine = job::engine(&settings, spec);
     job::check_prices(&engine, spec).map_err(usage)?;
     let names = (&spec.orchestrator, &spec.coder);
     let models = models::make(&*product.models, &settings, &history, names).map_err(usage)?;
     let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
+    let out = arguments.out.clone().or_else(|| spec.out.clone());
+    if let Some(path) = &out {
+        cofferdam_bundle::check_target(path).map_err(|error| usage(Problem::out(&error)))?;
+    }
+    make_workspace(&spec.place.workspace).map_err(usage)?;
     // What an earlier life left behind is brought home before anybody looks.
     if let Err(error) = backend.reconcile().await {
         screen.warn(&Problem::remains(&error).to_string()).await;
     }
-    let outputs = product.home.join("jobs").join(spec.job.to_string()).join("outputs");
+    let (job, say) = match wanted {
+        Wanted::New(spec) => {
+            let moment = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+            let job = job::begin(&history, &moment, *spec);
+            (job.map_err(|problem| (problem, code::FAILED))?, None)
+        }
+        Wanted::Earlier(job) => (job, words),
+    };
+    match &job.records[..] {
+        [created] => screen.show(&Notice::Record(Box::new(created.clone()))).await,
+        earlier => screen.remember(earlier),
+    }
+    let outputs = product.home.join("jobs").join(job.run.spec().job.to_string()).join("outputs");
     let (orders, orders_here) = mpsc::channel(WAITING);
     let (notices_there, notices) = mpsc::channel(WAITING);
-    if let Some(text) = say {
-        // There is room: nothing was sent yet.
-        orders.try_send(Order::Say(text)).ok();
-    }
-    let delivery =
-        arguments.out.clone().map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>);
     let driver = Driver {
         records: job.records,
         run: job.run,
@@ -164,38 +166,55 @@ async fn attempt(
         models,
         backend,
         outputs,
-        delivery,
+        delivery: out.map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>),
+        say,
         orders: orders_here,
         notices: notices_there,
     };
-    Ok(Begun::Job(Box::new(Watched { driver, orders, notices }), Box::new(job.journal)))
+    Ok((Watched { driver, orders, notices }, job.journal))
 }
 
-/// Begins a new job.
-async fn begin(
+/// The job that is asked for.
+enum Wanted {
+    New(Box<JobSpec>),
+    Earlier(job::Job),
+}
+
+impl Wanted {
+    fn spec(&self) -> &JobSpec {
+        match self {
+            Self::New(spec) => spec,
+            Self::Earlier(job) => job.run.spec(),
+        }
+    }
+}
+
+/// The transcript of the job that is to go on, if one is.
+fn earlier(arguments: &RunArguments, history: &History) -> Result<Option<PathBuf>, Problem> {
+    match (&arguments.resume, arguments.last) {
+        (Some(name), _) => history.find(name).map(Some).map_err(|error| Problem::job(name, &error)),
+        (None, true) => history.last().map(Some).map_err(|error| Problem::job("", &error)),
+        (None, false) => Ok(None),
+    }
+}
+
+/// A new job.
+async fn new(
     product: &Product,
     arguments: &RunArguments,
     settings: &Settings,
-    history: &History,
-) -> Result<job::Job, Failed> {
+    task: Option<String>,
+) -> Result<Box<JobSpec>, Failed> {
     let usage = |problem: Problem| (problem, code::USAGE);
-    let Some(task) = arguments.task.as_deref() else {
+    let Some(task) = task else {
         let cause = "no task: say what is to be done, or name a job with --resume";
         return Err(usage(Problem::option(cause.to_owned())));
     };
-    let task = read_task(task).map_err(usage)?;
+    let workspace = workspace(arguments, settings).map_err(usage)?;
     let names = models::choose(&*product.models, settings)
         .await
         .map_err(|error| (Problem::config(&error), code::MODEL))?;
-    let workspace = workspace(arguments, settings).map_err(usage)?;
-    let spec = job::spec(arguments, settings, task, names, workspace).map_err(usage)?;
-    // A job that cannot be done is not begun.
-    product.backend(&spec.place.sandbox).map_err(usage)?;
-    job::check_prices(&job::engine(settings, &spec), &spec).map_err(usage)?;
-    models::make(&*product.models, settings, history, (&spec.orchestrator, &spec.coder))
-        .map_err(usage)?;
-    let moment = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
-    job::begin(history, &moment, spec).map_err(|problem| (problem, code::FAILED))
+    job::spec(arguments, settings, task, names, workspace).map(Box::new).map_err(usage)
 }
 
 fn flags(arguments: &RunArguments) -> Flags {
@@ -212,9 +231,9 @@ fn flags(arguments: &RunArguments) -> Flags {
 }
 
 /// The task itself, or what stdin says it is.
-fn read_task(text: &str) -> Result<String, Problem> {
+async fn read_task(text: &str) -> Result<String, Problem> {
     let text = match text {
-        "-" => streams::read_all_text().map_err(|error| {
+        "-" => streams::read_all_text(LONGEST_TASK).await.map_err(|error| {
             Problem::option(format!("the task cannot be read from stdin: {error}"))
         })?,
         text => text.to_owned(),
@@ -225,14 +244,13 @@ fn read_task(text: &str) -> Result<String, Problem> {
     Ok(text)
 }
 
-/// The directory to work in, made if it is not there.
+/// The directory to work in; it need not be there yet.
 fn workspace(arguments: &RunArguments, settings: &Settings) -> Result<PathBuf, Problem> {
-    let named = settings.workspace.as_deref();
-    let path = named.unwrap_or(Path::new("."));
-    if named.is_some() {
-        std::fs::create_dir_all(path).map_err(|error| Problem::file(path, &error))?;
-    }
-    let path = path.canonicalize().map_err(|error| Problem::file(path, &error))?;
+    let path = settings.workspace.as_deref().unwrap_or(Path::new("."));
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(_) => std::path::absolute(path).map_err(|error| Problem::no_workspace(path, &error))?,
+    };
     // Nobody means all of their files, or the system, unless they say so.
     let home = std::env::var_os("HOME").and_then(|home| Path::new(&home).canonicalize().ok());
     let everything = path == Path::new("/") || Some(&path) == home.as_ref();
@@ -242,10 +260,18 @@ fn workspace(arguments: &RunArguments, settings: &Settings) -> Result<PathBuf, P
     Ok(path)
 }
 
+/// Makes the directory to work in, if it is not there, and finds out whether the
+/// work can be put there in the end.
+fn make_workspace(path: &Path) -> Result<(), Problem> {
+    std::fs::create_dir_all(path)
+        .and_then(|()| Ok(rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK)?))
+        .map_err(|error| Problem::no_workspace(path, &error))
+}
+
 /// Drives the job, shows it, and passes on what people want.
 async fn watch(
     watched: Watched,
-    journal: cofferdam_runtime::Journal,
+    journal: Journal,
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> Result<u8, Failed> {
@@ -273,10 +299,14 @@ async fn watch(
                 // Whoever asks twice does not want to wait. The log has all there
                 // is, and the sandbox dies with us.
                 asked if patience_ends.is_some() => {
+                    let (problem, code) = interrupted(asked);
+                    // Only if that keeps nobody waiting.
+                    timeout(Duration::from_millis(50), screen.failed(&problem)).await.ok();
                     screen.abandon();
-                    return Ok(asked.exit_code());
+                    return Ok(code);
                 }
                 asked => {
+                    screen.hurry().await;
                     patience_ends = Some(Instant::now() + GRACE + FAREWELL);
                     let by = match asked {
                         Asked::Interrupt => Cancel::User,
@@ -343,7 +373,7 @@ impl Delivery for ZipFile {
                 return Err("the log has no job".to_owned());
             };
             let packed = cofferdam_bundle::zip_file(&files, about, &self.path).await;
-            packed.map(drop).map_err(|error| crate::problem::chain(&error))
+            packed.map(drop).map_err(|error| error_chain(&error))
         })
     }
 }

@@ -38,7 +38,8 @@ pub(crate) struct SandboxOptions {
     /// What it may reach: none, open, or allow:HOST[:PORT],… [default: none]
     #[arg(long, value_name = "NETWORK")]
     network: Option<Network>,
-    /// A variable for its commands; without =VALUE, your own
+    /// A variable for its commands; without =VALUE, your own. A job keeps it in its
+    /// log
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
     /// A directory of yours that may be read, at the same path

@@ -33,14 +33,18 @@ pub(crate) fn stdin_is_empty() -> bool {
     kind == rustix::fs::FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3)
 }
 
-/// All of our stdin, as text.
-pub(crate) fn read_all_text() -> io::Result<String> {
-    use std::io::Read;
-    /// No task is longer.
-    const LONGEST: u64 = 4 << 20;
-    let mut text = String::new();
-    std::io::stdin().take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
+/// All of our stdin, as text, if it is not longer than `longest` bytes.
+pub(crate) async fn read_all_text(longest: usize) -> io::Result<String> {
+    let mut pieces = read_stdin();
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.recv().await {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > longest {
+            let limit = format!("it is longer than {longest} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, limit));
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
 /// Our stdin, piece by piece; it ends with our stdin.

@@ -1,7 +1,7 @@
 //! What each event does to the state. The only place that changes it.
 
 use cofferdam_types::{
-    CallId, CheckResult, Event, RequestId, Role, ThreadId, Timestamp, Tokens, Usd,
+    CallId, CheckResult, Event, FailureKind, RequestId, Role, ThreadId, Timestamp, Tokens, Usd,
 };
 
 use crate::repetition::Repetition;
@@ -52,8 +52,10 @@ impl Run {
                 if let Some(thread) = self.asked(*request)
                     && let ThreadState::Asked { attempt, .. } = thread.state
                 {
+                    // That nobody waited for an answer is not the model's fault.
+                    let next = attempt + u32::from(failure.kind != FailureKind::Abandoned);
                     thread.state = match retry_at {
-                        Some(at) => ThreadState::Ready { attempt: attempt + 1, not_before: *at },
+                        Some(at) => ThreadState::Ready { attempt: next, not_before: *at },
                         None => ThreadState::Broken { failure: failure.clone(), attempts: attempt },
                     };
                 }

@@ -341,6 +341,13 @@ fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec
         Event::TakenUp { .. } => {
             let mut effects = vec![Effect::OpenSandbox];
             effects.extend(ledger::deadline(run, now).map(Effect::WakeAt));
+            // Whoever was to wake the process before us is gone with it.
+            effects.extend(run.threads.iter().filter_map(|thread| match thread.state {
+                ThreadState::Ready { not_before, .. } if not_before > now => {
+                    Some(Effect::WakeAt(not_before))
+                }
+                _ => None,
+            }));
             effects
         }
         Event::BudgetChanged { .. } => {

@@ -36,6 +36,13 @@ pub(crate) fn identifier(text: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
+/// The same name with a number, no longer than it may be.
+pub(crate) fn numbered(name: &str, number: u32) -> String {
+    let end = format!("_{number}");
+    let kept: String = name.chars().take(LONGEST_NAME - end.len()).collect();
+    kept + &end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@
 mod endpoint;
 
 mod calls;
+mod ids;
 mod turns;
 
 mod failure;

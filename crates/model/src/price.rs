@@ -32,11 +32,16 @@ impl PriceTable {
     }
 }
 
-/// Whether a name is a model's own, or that with the date of a release.
+/// Whether a name is a model's own, or that with a release: `-latest`, `-20250929`
+/// or `-2025-09-29`. Anything else is another model, however alike its name:
+/// `gpt-50` is none of `gpt-5`, `claude-sonnet-4-9` none of `claude-sonnet-4`.
 fn is_release_of(name: &str, model: &str) -> bool {
     let Some(rest) = name.strip_prefix(model) else { return false };
-    let date = rest.strip_prefix('-').unwrap_or(rest);
-    date == "latest" || date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+    let shape: String = rest
+        .chars()
+        .map(|character| if character.is_ascii_digit() { '0' } else { character })
+        .collect();
+    matches!(shape.as_str(), "" | "-00000000" | "-0000-00-00") || rest == "-latest"
 }
 
 /// Providers whose models run on the user's own machine, or nowhere.
@@ -89,6 +94,9 @@ mod tests {
     fn a_release_has_the_price_of_its_model() {
         let sonnet = price("anthropic/claude-sonnet-4-5").unwrap();
         assert_eq!(price("anthropic/claude-sonnet-4-5-20250929"), Some(sonnet));
+        assert_eq!(price("anthropic/claude-sonnet-4-5-latest"), Some(sonnet));
+        let small = price("openai/gpt-5-mini").unwrap();
+        assert_eq!(price("openai/gpt-5-mini-2025-08-07"), Some(small));
         let tokens =
             Tokens { input: 1_000_000, cache_read: 1_000_000, cache_write: 0, output: 100_000 };
         assert_eq!(sonnet.of(tokens).to_string(), "$4.80");
@@ -96,9 +104,25 @@ mod tests {
 
     #[test]
     fn a_model_that_is_not_listed_has_no_price_and_local_ones_are_free() {
-        assert_eq!(price("openai/gpt-5.5"), None);
-        assert_eq!(price("openrouter/openai/gpt-5"), None);
-        assert_eq!(price("openai/gpt-5-pro"), None);
+        for name in [
+            "openai/gpt-5.5",
+            "openai/gpt-5-pro",
+            "openai/gpt-50",
+            "openai/gpt-4.12",
+            "openai/gpt-5-",
+            "openai/gpt-5latest",
+            "openai/gpt-520250807",
+            "openai/gpt-5-2025",
+            "openai/gpt-5-2025-8-7",
+            "openai/gpt-5-20250807-2",
+            "openai/gpt-5-٢٠٢٥٠٨٠٧",
+            "openrouter/openai/gpt-5",
+            "anthropic/claude-opus-4-6",
+            "anthropic/claude-sonnet-4-9",
+            "anthropic/claude-haiku-4-5-latest-20251001",
+        ] {
+            assert_eq!(price(name), None, "{name}");
+        }
         assert_eq!(price("ollama/qwen3-coder"), Some(Price::FREE));
     }
 

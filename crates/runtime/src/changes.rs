@@ -4,9 +4,10 @@
 //! sandbox on it shows the files as they were; both are read through their
 //! guests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use cofferdam_guest_protocol::{EntryKind, FileStat};
 use cofferdam_sandbox::{Files, FilesError, Ignored, Range};
 use cofferdam_types::{ChangeKind, FileChange};
 use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
@@ -21,8 +22,11 @@ const LARGEST_COUNTED: u64 = 1 << 20;
 /// How long one comparison of lines may take.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Files that are listed on one side alone and asked for on the other, at most.
+const MOST_ASKED: usize = 1000;
+
 /// What a file looks like from outside.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 struct Looks {
     size: u64,
     modified_ns: i64,
@@ -30,68 +34,109 @@ struct Looks {
     link: Option<Vec<u8>>,
 }
 
-/// The differences, in the order of their paths.
-pub(crate) async fn between(before: &Files, after: &Files) -> Result<Vec<FileChange>, FilesError> {
-    let (old, new) = tokio::try_join!(look(before), look(after))?;
-    let mut found: Vec<(&Vec<u8>, ChangeKind)> = Vec::new();
-    for (path, looks) in &new {
-        match old.get(path) {
-            None => found.push((path, ChangeKind::Added)),
-            Some(looked) if looked != looks => found.push((path, ChangeKind::Modified)),
-            Some(_) => {}
-        }
+impl Looks {
+    fn of(stat: &FileStat, link: Option<Vec<u8>>) -> Self {
+        let FileStat { size, modified_ns, permissions, .. } = *stat;
+        Self { size, modified_ns, permissions, link }
     }
-    found.extend(
-        old.keys().filter(|path| !new.contains_key(*path)).map(|path| (path, ChangeKind::Deleted)),
-    );
-    found.sort_by_key(|(path, _)| *path);
-    let mut changes = Vec::new();
-    for (place, (path, kind)) in found.into_iter().enumerate() {
-        let counted = place < MOST_COUNTED;
-        let was = match old.get(path) {
-            Some(looks) if counted => read(before, path, looks).await,
-            _ => Some(Vec::new()),
-        };
-        let is = match new.get(path) {
-            Some(looks) if counted => read(after, path, looks).await,
-            _ => Some(Vec::new()),
-        };
-        if kind == ChangeKind::Modified && counted && was.is_some() && was == is {
-            continue; // written anew, with the same content
-        }
-        let lines = match (was, is) {
-            (Some(was), Some(is)) if counted => count(&was, &is),
-            _ => None,
-        };
-        changes.push(FileChange {
-            path: String::from_utf8_lossy(path).into_owned(),
-            kind,
-            added: lines.map(|(added, _)| added),
-            removed: lines.map(|(_, removed)| removed),
-        });
-    }
-    Ok(changes)
 }
 
-async fn look(files: &Files) -> Result<BTreeMap<Vec<u8>, Looks>, FilesError> {
+/// What differs, and what is not known about it.
+pub(crate) struct Changes {
+    /// The differences, in the order of their paths.
+    pub(crate) files: Vec<FileChange>,
+    /// Why some may be missing, in words.
+    pub(crate) incomplete: Option<&'static str>,
+}
+
+/// Compares two workspaces.
+pub(crate) async fn between(before: &Files, after: &Files) -> Result<Changes, FilesError> {
+    let ((old, old_more), (new, new_more)) = tokio::try_join!(look(before), look(after))?;
+    let mut incomplete =
+        (old_more || new_more).then_some("there are too many files to compare them all");
+    let mut found: Vec<(Vec<u8>, Option<Looks>, Option<Looks>)> = Vec::new();
+    let mut asked = 0;
+    let paths: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
+    for path in paths {
+        let (mut was, mut is) = (old.get(path).cloned(), new.get(path).cloned());
+        // One that is listed on one side alone may be ignored on the other, or
+        // beyond the end of its list.
+        if was.is_none() != is.is_none() {
+            if asked == MOST_ASKED {
+                incomplete = Some("there are too many differences to look at them all");
+                break;
+            }
+            asked += 1;
+            match was {
+                None => was = ask(before, path).await,
+                Some(_) => is = ask(after, path).await,
+            }
+        }
+        if was != is {
+            found.push((path.clone(), was, is));
+        }
+    }
+    let mut files = Vec::new();
+    for (path, was, is) in found {
+        let counted = files.len() < MOST_COUNTED;
+        files.extend(change(before, after, &path, was, is, counted).await);
+    }
+    Ok(Changes { files, incomplete })
+}
+
+/// What happened to a file; `None` if it has the content it had.
+async fn change(
+    before: &Files,
+    after: &Files,
+    path: &[u8],
+    was: Option<Looks>,
+    is: Option<Looks>,
+    counted: bool,
+) -> Option<FileChange> {
+    let kind = match (&was, &is) {
+        (None, _) => ChangeKind::Added,
+        (_, None) => ChangeKind::Deleted,
+        _ => ChangeKind::Modified,
+    };
+    let mut lines = None;
+    if counted {
+        let old = content(before, path, was.as_ref()).await;
+        let new = content(after, path, is.as_ref()).await;
+        let same_looks =
+            was.map(|was| (was.permissions, was.link)) == is.map(|is| (is.permissions, is.link));
+        if kind == ChangeKind::Modified && same_looks && old.is_some() && old == new {
+            return None; // written anew
+        }
+        lines = old.zip(new).and_then(|(old, new)| count(&old, &new));
+    }
+    Some(FileChange {
+        path: String::from_utf8_lossy(path).into_owned(),
+        kind,
+        added: lines.map(|(added, _)| added),
+        removed: lines.map(|(_, removed)| removed),
+    })
+}
+
+/// The files there are, and whether there are more.
+async fn look(files: &Files) -> Result<(BTreeMap<Vec<u8>, Looks>, bool), FilesError> {
     let listing = files.glob("", "**", Ignored::LeaveOut, MOST_FILES).await?;
     let looks = listing.records.into_iter().filter_map(|entry| {
-        use cofferdam_guest_protocol::EntryKind;
-        (entry.stat.kind != EntryKind::Directory).then(|| {
-            let looks = Looks {
-                size: entry.stat.size,
-                modified_ns: entry.stat.modified_ns,
-                permissions: entry.stat.permissions,
-                link: entry.link,
-            };
-            (entry.path, looks)
-        })
+        (entry.stat.kind != EntryKind::Directory)
+            .then(|| (entry.path, Looks::of(&entry.stat, entry.link)))
     });
-    Ok(looks.collect())
+    Ok((looks.collect(), listing.more))
 }
 
-/// A file's content; `None` if it is too large, or no file that could be read.
-async fn read(files: &Files, path: &[u8], looks: &Looks) -> Option<Vec<u8>> {
+/// One file, if it is there.
+async fn ask(files: &Files, path: &[u8]) -> Option<Looks> {
+    let stat = files.stat(path).await.ok()?;
+    (stat.kind != EntryKind::Directory).then(|| Looks::of(&stat, None))
+}
+
+/// A file's content: nothing of one that is not there; `None` if it is too large,
+/// or no file that could be read.
+async fn content(files: &Files, path: &[u8], looks: Option<&Looks>) -> Option<Vec<u8>> {
+    let Some(looks) = looks else { return Some(Vec::new()) };
     if looks.link.is_some() || looks.size > LARGEST_COUNTED {
         return None;
     }

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox::{Backend, ExecResult, Sandbox, SandboxError, Workspace};
-use cofferdam_types::{CheckResult, Outcome, Place};
+use cofferdam_sandbox::{Backend, ExecResult, Sandbox, Workspace};
+use cofferdam_types::{CheckResult, Outcome, Place, error_chain};
+use tokio::time::timeout;
 
 use crate::place;
+use crate::work::OPENING;
 
 /// How long one check may take.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -24,12 +26,12 @@ pub(crate) async fn check(
     place: Place,
     checks: Vec<String>,
 ) -> Vec<CheckResult> {
-    let fork = match fork(&*backend, &sandbox, &place).await {
+    let forking = timeout(OPENING, fork(&*backend, &sandbox, &place));
+    let fork = match forking.await.unwrap_or_else(|_| Err("it took too long".to_owned())) {
         Ok(fork) => fork,
-        Err(error) => {
+        Err(reason) => {
             let command = checks.into_iter().next().unwrap_or_default();
-            let reason = format!("the workspace could not be forked: {}", chain(&error));
-            return vec![not_run(command, reason)];
+            return vec![not_run(command, format!("the workspace could not be forked: {reason}"))];
         }
     };
     let mut results = Vec::new();
@@ -46,14 +48,10 @@ pub(crate) async fn check(
     results
 }
 
-async fn fork(
-    backend: &dyn Backend,
-    sandbox: &Sandbox,
-    place: &Place,
-) -> Result<Sandbox, SandboxError> {
-    let snapshot = sandbox.snapshot().await?;
-    let fork = Sandbox::open(backend, place::beside(place, Workspace::Fork(snapshot))).await?;
-    Ok(fork.with_variables(place.variables.iter().cloned()))
+async fn fork(backend: &dyn Backend, sandbox: &Sandbox, place: &Place) -> Result<Sandbox, String> {
+    let snapshot = sandbox.snapshot().await.map_err(|error| error_chain(&error))?;
+    let fork = Sandbox::open(backend, place::beside(place, Workspace::Fork(snapshot))).await;
+    Ok(fork.map_err(|error| error_chain(&error))?.with_variables(place.variables.iter().cloned()))
 }
 
 async fn run(fork: &Sandbox, command: String) -> CheckResult {
@@ -91,17 +89,6 @@ fn output(result: &ExecResult) -> String {
             }
             None => text.push_str(&String::from_utf8_lossy(bytes)),
         }
-    }
-    text
-}
-
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
     }
     text
 }

@@ -11,11 +11,12 @@ use cofferdam_engine::{Effect, Input, Run, Settings, step};
 use cofferdam_model::{Delta, Model};
 use cofferdam_sandbox::{Backend, Files, Sandbox};
 use cofferdam_tools::Tools;
-use cofferdam_types::{CallId, Cancel, Ending, Record, Role, ThreadId, Timestamp};
+use cofferdam_types::{CallId, Cancel, Ending, Record, Role, ThreadId, Timestamp, error_chain};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::check::check;
 use crate::clock::Clock;
 use crate::journal::{Journal, JournalError};
 use crate::work::{self, Done};
@@ -36,6 +37,8 @@ pub struct Driver {
     pub outputs: PathBuf,
     /// Who else gets the result, before the sandbox closes.
     pub delivery: Option<Box<dyn Delivery>>,
+    /// What the user says to it as it is taken up.
+    pub say: Option<String>,
     /// What people want of it.
     pub orders: mpsc::Receiver<Order>,
     /// Who watches. The job waits for a slow watcher.
@@ -121,7 +124,8 @@ pub enum DriveError {
 pub async fn drive(driver: Driver, journal: Journal) -> Result<Ending, DriveError> {
     let mut drive = Drive::new(driver, journal);
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    let mut input = Input::TakeUp { version, collected: Vec::new() };
+    let say = drive.driver.say.take();
+    let mut input = Input::TakeUp { version, collected: Vec::new(), say };
     loop {
         match drive.hear(input).await {
             Ok(Some(ending)) => return Ok(ending),
@@ -256,9 +260,9 @@ impl Drive {
             Err(error) if error.is_cancelled() => None,
             // A task that panicked takes its effect's answer with it: without an
             // answer the job would wait for ever.
-            Err(error) => Some(Input::SandboxFailed {
-                reason: format!("a part of the program broke: {error}"),
-            }),
+            Err(error) => {
+                Some(Input::Broken { reason: format!("a part of the program broke: {error}") })
+            }
         }
     }
 
@@ -269,11 +273,12 @@ impl Drive {
                 let place = self.driver.run.spec().place.clone();
                 self.work.spawn(work::open(backend, place));
             }
-            Effect::Prepare => {
-                if let Some(sandbox) = self.sandbox.clone() {
+            Effect::Prepare => match self.sandbox.clone() {
+                Some(sandbox) => {
                     self.work.spawn(work::prepare(sandbox));
                 }
-            }
+                None => self.unheard.push_back(no_sandbox()),
+            },
             Effect::AskModel { request, thread, role, max_output } => {
                 let question = work::question(&self.driver, thread, role, max_output);
                 let model = self.driver.models.of(role);
@@ -288,19 +293,20 @@ impl Drive {
                     let notices = self.driver.notices.clone();
                     self.work.spawn(work::run(Arc::clone(tools), call, thread, tool, notices));
                 }
-                None => {
-                    self.work.spawn(work::no_sandbox(call));
-                }
+                None => self.unheard.push_back(no_sandbox()),
             },
             Effect::Check => {
                 let spec = self.driver.run.spec();
                 let (place, checks) = (spec.place.clone(), spec.checks.clone());
                 let backend = Arc::clone(&self.driver.backend);
-                if let Some(sandbox) = self.sandbox.clone() {
-                    self.work.spawn(async move {
-                        let results = crate::check::check(backend, sandbox, place, checks).await;
-                        Done::Heard(Input::Checked { results })
-                    });
+                match self.sandbox.clone() {
+                    Some(sandbox) => {
+                        self.work.spawn(async move {
+                            let results = check(backend, sandbox, place, checks).await;
+                            Done::Heard(Input::Checked { results })
+                        });
+                    }
+                    None => self.unheard.push_back(no_sandbox()),
                 }
             }
             Effect::WakeAt(at) => {
@@ -323,14 +329,18 @@ impl Drive {
 
     /// Hands over what there is: to whoever else wants it, then to the workspace.
     async fn deliver(&mut self) {
-        let mut problem = None;
+        let mut problem = self.open_for_delivery().await.err();
         let mut changes = Vec::new();
-        self.open_for_delivery().await;
         if let Some(sandbox) = self.sandbox.as_ref().filter(|_| !self.lost) {
             let place = &self.driver.run.spec().place;
             let comparing = work::changes(&*self.driver.backend, sandbox, place);
             match work::in_time("comparing the files", comparing).await {
-                Ok(found) => changes = found,
+                Ok(found) => {
+                    changes = found.files;
+                    self.unheard.extend(found.incomplete.map(|why| Input::Note {
+                        text: format!("the list of changes is not complete: {why}"),
+                    }));
+                }
                 Err(reason) => {
                     let text = format!("what has changed cannot be listed: {reason}");
                     self.unheard.push_back(Input::Note { text });
@@ -338,7 +348,7 @@ impl Drive {
             }
             if let Some(delivery) = &self.driver.delivery {
                 let delivering = delivery.deliver(sandbox.files(), &self.driver.records);
-                problem = work::in_time("packing the result", delivering).await.err();
+                problem = work::in_time("packing the result", delivering).await.err().or(problem);
             }
         }
         if let Err(reason) = self.close().await {
@@ -348,18 +358,18 @@ impl Drive {
     }
 
     /// A job that was taken up only to be handed over has no sandbox yet.
-    async fn open_for_delivery(&mut self) {
+    async fn open_for_delivery(&mut self) -> Result<(), String> {
         let wanted = self.sandbox.is_none()
             && self.driver.delivery.is_some()
             && !matches!(self.driver.run.ending(), Some(Ending::SandboxUnavailable { .. }));
-        if !wanted {
-            return;
+        if wanted {
+            let backend = Arc::clone(&self.driver.backend);
+            let place = self.driver.run.spec().place.clone();
+            if let Done::Opened(opened) = work::open(backend, place).await {
+                self.sandbox = Some(Arc::new(*opened?));
+            }
         }
-        let backend = Arc::clone(&self.driver.backend);
-        let place = self.driver.run.spec().place.clone();
-        if let Done::Opened(Ok(sandbox)) = work::open(backend, place).await {
-            self.sandbox = Some(Arc::new(*sandbox));
-        }
+        Ok(())
     }
 
     /// Closes the sandbox, which brings its changes to the workspace.
@@ -368,9 +378,13 @@ impl Drive {
         let Some(sandbox) = Arc::into_inner(sandbox) else {
             return Err("the sandbox is still in use".to_owned());
         };
-        let closing = async { sandbox.close().await.map_err(|error| crate::check::chain(&error)) };
+        let closing = async { sandbox.close().await.map_err(|error| error_chain(&error)) };
         work::in_time("closing the sandbox", closing).await
     }
+}
+
+fn no_sandbox() -> Input {
+    Input::SandboxFailed { reason: "the sandbox is gone".to_owned() }
 }
 
 async fn lost(guest: Option<&cofferdam_sandbox::GuestClient>) -> String {

@@ -9,17 +9,17 @@ use cofferdam_model::Request;
 use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Workspace};
 use cofferdam_tools::{Call, Tools, Watcher};
 use cofferdam_types::{
-    CallId, FileChange, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus,
+    CallId, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus, error_chain,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::check::chain;
+use crate::changes::{self, Changes};
 use crate::drive::{Driver, Notice};
-use crate::{changes, place};
+use crate::place;
 
 /// How long a sandbox may take to be there.
-const OPENING: Duration = Duration::from_secs(60);
+pub(crate) const OPENING: Duration = Duration::from_secs(60);
 
 /// How long looking at the workspace may take.
 const PREPARING: Duration = Duration::from_secs(30);
@@ -51,9 +51,11 @@ pub(crate) async fn open(backend: Arc<dyn Backend>, place: Place) -> Done {
 fn explain(error: &SandboxError) -> String {
     match error {
         SandboxError::Open(
-            OpenError::Unusable { cause, remedy } | OpenError::Invalid { cause, remedy },
+            OpenError::Unusable { cause, remedy }
+            | OpenError::Invalid { cause, remedy }
+            | OpenError::Occupied { cause, remedy },
         ) => format!("{cause} ({remedy})"),
-        other => chain(other),
+        other => error_chain(other),
     }
 }
 
@@ -76,14 +78,10 @@ pub(crate) async fn prepare(sandbox: Arc<Sandbox>) -> Done {
 /// A question, complete.
 pub(crate) fn question(driver: &Driver, thread: ThreadId, role: Role, max_output: u32) -> Request {
     let prompt = driver.run.prompt(thread);
-    let settings = match role {
-        Role::Orchestrator => &driver.settings.orchestrator,
-        Role::Coder => &driver.settings.coder,
-    };
     Request {
         system: prompt.system,
         messages: prompt.messages.to_vec(),
-        tools: settings.tools.clone(),
+        tools: driver.settings.role(role).tools.clone(),
         max_output,
         cache_key: format!("{}-{thread}", driver.run.spec().job),
     }
@@ -117,24 +115,19 @@ pub(crate) async fn run(
     Done::Heard(Input::ToolEnded { call, output })
 }
 
-pub(crate) async fn no_sandbox(call: CallId) -> Done {
-    let output = ToolOutput::text(ToolStatus::Refused, "Not run: the sandbox is gone.");
-    Done::Heard(Input::ToolEnded { call, output })
-}
-
 /// The files that differ from what the job began with.
 pub(crate) async fn changes(
     backend: &dyn Backend,
     sandbox: &Sandbox,
     place: &Place,
-) -> Result<Vec<FileChange>, String> {
-    let directory = Workspace::Directory(place.workspace.clone());
-    let before = Sandbox::open(backend, place::beside(place, directory))
+) -> Result<Changes, String> {
+    let view = Workspace::View(place.workspace.clone());
+    let before = Sandbox::open(backend, place::beside(place, view))
         .await
-        .map_err(|error| chain(&error))?;
+        .map_err(|error| error_chain(&error))?;
     let found = changes::between(&before.files(), &sandbox.files()).await;
-    before.close().await.map_err(|error| chain(&error))?;
-    found.map_err(|error| chain(&error))
+    before.close().await.map_err(|error| error_chain(&error))?;
+    found.map_err(|error| error_chain(&error))
 }
 
 /// Waits for a part of handing over, but not for ever.

@@ -4,7 +4,7 @@
 //! What the model says of work that is complete is not here: it is the job's
 //! result, which the caller hands on.
 
-use cofferdam_types::{Budget, ChangeKind, Ending, FileChange, JobId, Limit, Spent};
+use cofferdam_types::{Budget, Cancel, ChangeKind, Ending, FileChange, JobId, Limit, Spent, Usd};
 
 use crate::edits::counts;
 use crate::line::{Line, Tone};
@@ -14,6 +14,17 @@ use crate::words;
 /// Files that are named.
 const FILES: usize = 20;
 
+/// What the list of changed files speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    SinceTheBeginning,
+    /// A process that was there before may have changed more.
+    SinceTakenUp,
+    /// Something was noted while the files were compared and handed over, so the
+    /// list may lack some.
+    Incompletely,
+}
+
 /// A job that has ended.
 pub(crate) struct Closing<'a> {
     pub(crate) job: Option<JobId>,
@@ -22,6 +33,7 @@ pub(crate) struct Closing<'a> {
     pub(crate) ending: &'a Ending,
     pub(crate) spent: &'a Spent,
     pub(crate) changes: &'a [FileChange],
+    pub(crate) listed: Listed,
     pub(crate) delivery_problem: Option<&'a str>,
 }
 
@@ -51,11 +63,7 @@ impl Closing<'_> {
         lines.extend(self.reasons());
         lines.extend(self.files());
         lines.push(Line::below(0).own(Tone::Faint, self.used()));
-        let way_on = self.way_on().map(|way| {
-            Line::below(0).own(Tone::Plain, "To go on: ").own(Tone::Strong, way).wrapped()
-        });
-        let name = self.job.map(|job| Line::below(0).own(Tone::Faint, format!("job {job}")));
-        lines.extend(way_on.or(name));
+        lines.extend(self.last_lines());
         lines.into_iter().map(Line::problem).collect()
     }
 
@@ -90,7 +98,12 @@ impl Closing<'_> {
         // Where the result was lost, what changed is not known.
         let known = !matches!(self.ending, Ending::SandboxUnavailable { .. });
         if lines.is_empty() && known && self.delivery_problem.is_none() {
-            lines.push(Line::below(0).own(Tone::Faint, "No file has changed."));
+            let none = match self.listed {
+                Listed::SinceTheBeginning => Some("No file has changed."),
+                Listed::SinceTakenUp => Some("No file has changed since it was taken up again."),
+                Listed::Incompletely => None,
+            };
+            lines.extend(none.map(|none| Line::below(0).own(Tone::Faint, none)));
         }
         lines
     }
@@ -98,11 +111,27 @@ impl Closing<'_> {
     fn used(&self) -> String {
         let spent = self.spent;
         let mut parts = vec![count(u64::from(spent.turns), "turn"), text::tokens(spent.tokens)];
-        if spent.turns > 0 {
-            parts.push(text::cost(spent.cost, spent.unpriced));
-        }
+        parts.extend(text::cost(spent));
         parts.push(text::clock(spent.time));
         parts.join(" · ")
+    }
+
+    /// How to go on, or at least the job's name.
+    fn last_lines(&self) -> Vec<Line> {
+        let way = |when: &str, way: &str| {
+            Line::below(0).own(Tone::Plain, when).own(Tone::Strong, way).wrapped()
+        };
+        match (self.way_on(), self.ending) {
+            // Whoever stops a job by hand mostly goes on with the same.
+            (Some(resume), Ending::Cancelled { by: Cancel::User }) => {
+                vec![way("To go on: ", "cofferdam run --last"), way("or later: ", &resume)]
+            }
+            (Some(resume), _) => vec![way("To go on: ", &resume)],
+            (None, _) => {
+                let name = |job| Line::below(0).own(Tone::Faint, format!("job {job}"));
+                self.job.map(name).into_iter().collect()
+            }
+        }
     }
 
     /// The command that takes the job up again, where that makes sense.
@@ -122,23 +151,38 @@ impl Closing<'_> {
         Some(format!("cofferdam run --resume {job}{more}"))
     }
 
-    /// An option that allows twice as much of what ran out.
+    /// An option that allows twice as much of what ran out, or of what was used
+    /// if that is more: the first answer may use ten times a small limit. Where
+    /// that is nothing, how much is for the user to say.
     fn more(&self, limit: Limit) -> String {
         let Some(budget) = self.budget else { return String::new() };
         let option = match limit {
-            Limit::Turns => Some(format!("--max-turns {}", budget.turns.saturating_mul(2))),
-            Limit::Tokens => {
-                budget.tokens.map(|most| format!("--max-tokens {}", most.saturating_mul(2)))
+            Limit::Turns => {
+                let twice = u64::from(budget.turns.max(self.spent.turns)) * 2;
+                Some(amount("--max-turns", twice, "N"))
             }
-            Limit::Cost => budget.cost.map(|most| {
-                let twice = most.times(2).to_string();
-                format!("--max-cost {}", twice.trim_start_matches('$'))
+            Limit::Tokens => budget.tokens.map(|most| {
+                let twice = most.max(self.spent.tokens.total()).saturating_mul(2);
+                amount("--max-tokens", twice, "N")
             }),
-            Limit::Time => budget
-                .time
-                .map(|most| format!("--timeout {}s", most.as_secs().saturating_mul(2).max(1))),
+            Limit::Cost => budget.cost.map(|most| match most.max(self.spent.cost).times(2) {
+                Usd::ZERO => "--max-cost USD".to_owned(),
+                twice => format!("--max-cost {}", twice.to_string().trim_start_matches('$')),
+            }),
+            Limit::Time => budget.time.map(|most| {
+                let twice = most.max(self.spent.time).as_secs().saturating_mul(2).max(1);
+                format!("--timeout {twice}s")
+            }),
         };
         option.map_or_else(String::new, |option| format!(" {option}"))
+    }
+}
+
+/// An option with a number, or with a word in its place where that is nothing.
+fn amount(option: &str, number: u64, word: &str) -> String {
+    match number {
+        0 => format!("{option} {word}"),
+        number => format!("{option} {number}"),
     }
 }
 

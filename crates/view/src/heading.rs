@@ -72,7 +72,8 @@ fn raw(arguments: &Arguments) -> String {
     if text == "{}" { String::new() } else { shortened(text) }
 }
 
-fn shortened(text: &str) -> String {
+/// The beginning of a text: tame, in one line.
+pub(crate) fn shortened(text: &str) -> String {
     let end = text.char_indices().nth(LONGEST).map_or(text.len(), |(at, _)| at);
     tame_line(text.get(..end).unwrap_or(text))
 }

@@ -1,7 +1,10 @@
 //! A line of the view before it meets a terminal: tame text in a few tones.
 
 use crate::tame::tame_line;
-use crate::text::{cells_of, cut};
+use crate::text::{cells_of, cut, size};
+
+/// Characters of a long text that are shown of it: a few rows.
+const BEGINNING: usize = 500;
 
 /// How a piece of text is meant. Without colours every line still says it all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,16 @@ impl Line {
         self.own(tone, tame_line(text))
     }
 
+    /// With the text of somebody else or, if it is long, its beginning and its size.
+    pub(crate) fn beginning(self, tone: Tone, text: &str) -> Self {
+        match text.char_indices().nth(BEGINNING).and_then(|(end, _)| text.get(..end)) {
+            None => self.foreign(tone, text),
+            Some(beginning) => self
+                .foreign(tone, beginning)
+                .own(Tone::Faint, format!("… ({} in all)", size(text.len() as u64))),
+        }
+    }
+
     /// With something after a gap, unless it is empty.
     pub(crate) fn aside(self, tone: Tone, text: &str) -> Self {
         if text.is_empty() { self } else { self.own(tone, format!("  {text}")) }
@@ -141,6 +154,15 @@ mod tests {
             .own(Tone::Strong, "bash")
             .foreign(Tone::Plain, "  make\nall");
         line.fitting(most).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn a_long_text_is_told_by_its_beginning() {
+        let told = |text: &str| Line::new(0).beginning(Tone::Plain, text).text();
+        assert_eq!(told("a\nb"), "a ⏎ b");
+        let just = "ä".repeat(BEGINNING);
+        assert_eq!(told(&just), just);
+        assert_eq!(told(&"ä".repeat(500_000)), format!("{just}… (1.0 MB in all)"));
     }
 
     #[test]

@@ -10,10 +10,14 @@ use cofferdam_types::{
     ThreadId, Timestamp, Tokens, ToolCall, ToolOutput, Usd,
 };
 
+use crate::closing::Listed;
 use crate::fold::Stream;
-use crate::heading::heading;
+use crate::heading::{heading, shortened};
 use crate::tame::tame_line;
 use crate::text;
+
+/// Cells of a tool's name that are shown: a model may call anything.
+const LONGEST_TOOL: usize = 64;
 
 /// The state of a job.
 #[derive(Debug, Default)]
@@ -26,6 +30,8 @@ pub(crate) struct Story {
     /// How often a process has taken the job up.
     pub(crate) taken_up: u32,
     stage: Stage,
+    /// Whether something was noted while the result was handed over.
+    noted_at_end: bool,
     /// How deep each coder's conversation is; the orchestrator's is not here.
     depths: BTreeMap<ThreadId, usize>,
     questions: BTreeMap<RequestId, Question>,
@@ -76,7 +82,8 @@ pub(crate) struct Call {
 
 impl Call {
     fn new(asked: ToolCall, depth: usize, begun: Option<(Duration, Timestamp)>) -> Self {
-        let (tool, about) = (tame_line(&asked.name), heading(&asked));
+        let tool = text::cut(&tame_line(&asked.name), LONGEST_TOOL);
+        let about = heading(&asked);
         Self { asked, depth, tool, about, stream: Stream::default(), announced: false, begun }
     }
 
@@ -142,9 +149,10 @@ impl Story {
                 self.budget = Some(spec.budget.clone());
                 self.checks = spec.checks.len();
             }
-            Event::TakenUp { .. } => {
+            Event::TakenUp { only_delivers, .. } => {
                 self.taken_up += 1;
-                self.stage = Stage::Opening;
+                self.noted_at_end = false;
+                self.stage = if *only_delivers { Stage::HandingOver } else { Stage::Opening };
             }
             Event::SandboxOpened { .. } => self.stage = Stage::Working,
             Event::Delegated { thread, call, brief } => {
@@ -201,6 +209,7 @@ impl Story {
             Event::CheckEnded { .. } => self.stage = Stage::Working,
             Event::BudgetChanged { budget } => self.budget = Some(budget.clone()),
             Event::Ending { .. } => self.stage = Stage::HandingOver,
+            Event::Noted { .. } => self.noted_at_end |= matches!(self.stage, Stage::HandingOver),
             Event::Ended { .. } => {
                 self.stage = Stage::Over;
                 self.questions.clear();
@@ -209,7 +218,7 @@ impl Story {
             Event::Prepared { .. }
             | Event::UserSaid { .. }
             | Event::Planned { .. }
-            | Event::Noted { .. }
+            | Event::ModelsChanged { .. }
             | Event::CancelAsked { .. } => {}
         }
         Heard::Other(event)
@@ -233,7 +242,7 @@ impl Story {
         self.depths.insert(thread, depth + 1);
         let mut call_begun = Call::new(asked, depth, Some((now, at)));
         if call_begun.about.is_empty() {
-            call_begun.about = tame_line(brief);
+            call_begun.about = shortened(brief);
         }
         self.running.insert(call, call_begun);
         Heard::Started(call)
@@ -262,6 +271,15 @@ impl Story {
         known
     }
 
+    /// What the list of changed files speaks of.
+    pub(crate) fn listed(&self) -> Listed {
+        match (self.noted_at_end, self.taken_up) {
+            (true, _) => Listed::Incompletely,
+            (false, 0 | 1) => Listed::SinceTheBeginning,
+            (false, _) => Listed::SinceTakenUp,
+        }
+    }
+
     fn pay(&mut self, thread: ThreadId, tokens: Tokens, cost: Option<Usd>) {
         self.using.remove(&thread);
         self.spent.tokens += tokens;
@@ -284,7 +302,7 @@ impl Story {
         }
         if tokens.total() > 0 {
             parts.push(text::tokens(tokens));
-            parts.push(text::cost(spent.cost, spent.unpriced));
+            parts.extend(text::cost(spent));
         }
         parts.push(text::clock(now));
         parts.push(doing);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cofferdam_types::{Tokens, Usd};
+use cofferdam_types::{Spent, Tokens, Usd};
 use unicode_width::UnicodeWidthChar;
 
 /// The cells of a character. Never less than a terminal uses for it within a
@@ -108,12 +108,14 @@ pub(crate) fn tokens(tokens: Tokens) -> String {
     }
 }
 
-/// What was paid, and whether that is all.
-pub(crate) fn cost(cost: Usd, unpriced: u32) -> String {
-    match (cost, unpriced) {
-        (cost, 0) => cost.to_string(),
-        (Usd::ZERO, _) => "price unknown".to_owned(),
-        (cost, _) => format!("{cost} and more (price unknown in part)"),
+/// What was paid, and whether that is all; nothing before there is anything to
+/// pay for, when it is not known yet whether the price is.
+pub(crate) fn cost(spent: &Spent) -> Option<String> {
+    match (spent.cost, spent.unpriced) {
+        (Usd::ZERO, 0) if spent.turns == 0 => None,
+        (cost, 0) => Some(cost.to_string()),
+        (Usd::ZERO, _) => Some("price unknown".to_owned()),
+        (cost, _) => Some(format!("{cost} and more (price unknown in part)")),
     }
 }
 
@@ -154,11 +156,17 @@ mod tests {
 
     #[test]
     fn an_unknown_price_is_never_told_as_nothing() {
-        assert_eq!(cost(Usd::ZERO, 0), "$0.00");
-        assert_eq!(cost(Usd::ZERO, 2), "price unknown");
-        assert_eq!(
-            cost(Usd::from_nanos(12_300_000), 1),
-            "$0.0123 and more (price unknown in part)"
-        );
+        let told = |turns, nanos, unpriced| {
+            let cost = Usd::from_nanos(nanos);
+            super::cost(&Spent { turns, cost, unpriced, ..Spent::default() })
+        };
+        assert_eq!(told(0, 0, 0), None);
+        assert_eq!(told(1, 0, 0).unwrap(), "$0.00");
+        assert_eq!(told(1, 0, 2).unwrap(), "price unknown");
+        let part = "$0.0123 and more (price unknown in part)";
+        assert_eq!(told(2, 12_300_000, 1).unwrap(), part);
+        // An answer that broke off costs too.
+        assert_eq!(told(0, 12_300_000, 0).unwrap(), "$0.0123");
+        assert_eq!(told(0, 0, 1).unwrap(), "price unknown");
     }
 }

@@ -1,7 +1,7 @@
 //! Events told in lines, whoever reads them. Answers and calls, which a terminal
 //! sees while they come, are told by those who know how they are seen.
 
-use cofferdam_types::{Budget, CheckResult, Event, ModelFailure, PlanStep, StepStatus};
+use cofferdam_types::{Budget, CheckResult, Event, ModelFailure, ModelName, PlanStep, StepStatus};
 
 use crate::closing::Closing;
 use crate::fold;
@@ -19,13 +19,13 @@ const CHECK_TAIL: usize = 8;
 pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
     match event {
         Event::Created { spec } => {
-            let models = match (&spec.orchestrator, &spec.coder) {
-                (orchestrator, coder) if orchestrator == coder => orchestrator.to_string(),
-                (orchestrator, coder) => format!("{orchestrator}, coder {coder}"),
-            };
-            let task = Line::new(0).own(Tone::Faint, "› ").foreign(Tone::Strong, &spec.task);
+            let models = models(&spec.orchestrator, &spec.coder);
+            let task = Line::new(0).own(Tone::Faint, "› ").beginning(Tone::Strong, &spec.task);
             let model = Line::below(0).foreign(Tone::Faint, &models);
             vec![task.wrapped(), model.own(Tone::Faint, format!(" · job {}", spec.job))]
+        }
+        Event::TakenUp { only_delivers: true, .. } => {
+            vec![note().own(Tone::Faint, "the work is done, and is handed over now")]
         }
         Event::TakenUp { .. } if story.taken_up > 1 => {
             vec![note().own(Tone::Faint, "the job is taken up again")]
@@ -54,7 +54,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
             instructions.chain(skills).collect()
         }
         Event::UserSaid { text } => {
-            vec![Line::new(0).own(Tone::Faint, "› ").foreign(Tone::Strong, text).wrapped()]
+            vec![Line::new(0).own(Tone::Faint, "› ").beginning(Tone::Strong, text).wrapped()]
         }
         Event::CheckStarted { attempt } => {
             let which = format!("  hand-in {attempt}");
@@ -67,6 +67,10 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         }
         Event::CheckEnded { results, .. } => checks(story, results),
         Event::BudgetChanged { budget } => vec![note().own(Tone::Faint, allowance(budget))],
+        Event::ModelsChanged { orchestrator, coder } => {
+            let models = models(orchestrator, coder);
+            vec![note().own(Tone::Faint, "the job goes on with ").foreign(Tone::Faint, &models)]
+        }
         Event::Noted { text } => vec![note().foreign(Tone::Faint, text).wrapped()],
         Event::CancelAsked { by } => vec![warning().own(Tone::Plain, words::stopping(*by))],
         Event::Ended { ending, spent, changes, delivery_problem } => Closing {
@@ -76,6 +80,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
             ending,
             spent,
             changes,
+            listed: story.listed(),
             delivery_problem: delivery_problem.as_deref(),
         }
         .lines(),
@@ -129,7 +134,7 @@ pub(crate) fn plan_briefly(steps: &[PlanStep]) -> Line {
     let done = steps.iter().filter(|step| step.status == StepStatus::Completed).count();
     let line = Line::new(0).own(Tone::Plain, format!("● plan  {done} of {} done", steps.len()));
     match steps.iter().find(|step| step.status == StepStatus::InProgress) {
-        Some(step) => line.own(Tone::Plain, ", now: ").foreign(Tone::Plain, &step.step),
+        Some(step) => line.own(Tone::Plain, ", now: ").beginning(Tone::Plain, &step.step),
         None => line,
     }
 }
@@ -157,6 +162,14 @@ fn checks(story: &Story, results: &[CheckResult]) -> Vec<Line> {
         lines.push(Line::below(0).own(Tone::Faint, missing));
     }
     lines
+}
+
+fn models(orchestrator: &ModelName, coder: &ModelName) -> String {
+    if orchestrator == coder {
+        orchestrator.to_string()
+    } else {
+        format!("{orchestrator}, coder {coder}")
+    }
 }
 
 fn allowance(budget: &Budget) -> String {

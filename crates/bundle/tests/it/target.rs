@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cofferdam_bundle::{BundleError, zip_file};
+use cofferdam_bundle::{BundleError, check_target, zip_file};
 use cofferdam_sandbox::Sandbox;
+use cofferdam_types::error_chain;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::lab::{Lab, about, block_on, read};
@@ -13,7 +14,7 @@ use crate::lab::{Lab, about, block_on, read};
 async fn refusal(sandbox: &Sandbox, path: &Path) -> String {
     let error = zip_file(&sandbox.files(), about(), path).await.unwrap_err();
     assert!(matches!(error, BundleError::Target { .. }), "{error:?}");
-    let text = error.to_string();
+    let text = error_chain(&error);
     assert!(text.starts_with(&format!("cannot write {}: ", path.display())), "{text}");
     text
 }
@@ -51,12 +52,35 @@ fn a_place_that_cannot_be_written_is_said_to_be() {
         assert!(text.ends_with("its directory is not one"), "{text}");
         for path in ["/dev/null", lab.path("project").to_str().unwrap()] {
             let text = refusal(&sandbox, Path::new(path)).await;
-            assert!(text.ends_with("something is there that is not a file"), "{text}");
+            let expected = format!("cannot write {path}: something is there that is not a file");
+            assert_eq!(text, expected);
         }
         let text = refusal(&sandbox, Path::new("/proc/out.zip")).await;
         assert!(text.contains("directory does not exist") || text.contains("may not"), "{text}");
         sandbox.close().await.unwrap();
     });
+}
+
+#[test]
+fn a_place_can_be_checked_before_the_work_and_nothing_is_left_there() {
+    let lab = Lab::new();
+    let place = lab.path("place");
+    fs::create_dir(&place).unwrap();
+    let refused = |path: &Path| error_chain(&check_target(path).unwrap_err());
+
+    check_target(&place.join("new.zip")).unwrap();
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+    fs::write(place.join("old.zip"), "old").unwrap();
+    check_target(&place.join("old.zip")).unwrap();
+    assert_eq!(fs::read(place.join("old.zip")).unwrap(), b"old");
+    assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+
+    let missing = lab.path("missing/out.zip");
+    let expected = format!("cannot write {}: its directory does not exist", missing.display());
+    assert_eq!(refused(&missing), expected);
+    assert!(refused(&place.join("old.zip/out.zip")).ends_with("its directory is not one"));
+    assert!(refused(&place).ends_with("place: something is there that is not a file"));
+    assert!(refused(Path::new("/")).ends_with("/: it has no file name"));
 }
 
 /// A file system of a megabyte, until it is dropped.

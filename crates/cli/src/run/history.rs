@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use cofferdam_runtime::{Journal, JournalError};
 use cofferdam_types::{Event, JobId, Record};
 
-/// The first line of a transcript holds the job; it is not longer than this.
-const FIRST_LINE: u64 = 4 << 20;
+/// The first line of a transcript holds the job, whose task is not longer than
+/// [`super::LONGEST_TASK`]; in JSON a byte may take six.
+const FIRST_LINE: u64 = 7 * super::LONGEST_TASK as u64;
 
 /// Jobs begun in the same second that are told apart.
 const SAME_SECOND: u32 = 1000;

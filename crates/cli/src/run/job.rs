@@ -44,8 +44,30 @@ pub(crate) fn begin(history: &History, moment: &str, spec: JobSpec) -> Result<Jo
     Ok(Job { journal, records, run: Run::new(spec, at) })
 }
 
-/// Takes up an earlier job, with what may be used up from now on.
-pub(crate) fn resume(path: &Path, arguments: &RunArguments) -> Result<Job, Problem> {
+/// The models that the command line asks for, if they are others than the job's.
+fn models(
+    arguments: &RunArguments,
+    settings: &Settings,
+    spec: &JobSpec,
+) -> Option<(ModelName, ModelName)> {
+    let asked = |given: bool, name: &Option<ModelName>, old: &ModelName| match name {
+        Some(name) if given => name.clone(),
+        _ => old.clone(),
+    };
+    let orchestrator = asked(arguments.model.is_some(), &settings.model, &spec.orchestrator);
+    // A coder that was the same model stays the same.
+    let old_coder = if spec.coder == spec.orchestrator { &orchestrator } else { &spec.coder };
+    let coder = asked(arguments.coder.is_some(), &settings.coder, old_coder);
+    let changed = orchestrator != spec.orchestrator || coder != spec.coder;
+    changed.then_some((orchestrator, coder))
+}
+
+/// Takes up an earlier job, with the models and limits asked for now.
+pub(crate) fn resume(
+    path: &Path,
+    arguments: &RunArguments,
+    settings: &Settings,
+) -> Result<Job, Problem> {
     let (mut journal, mut records) =
         Journal::open(path).map_err(|error| Problem::transcript(&error))?;
     let mut run =
@@ -61,13 +83,19 @@ pub(crate) fn resume(path: &Path, arguments: &RunArguments) -> Result<Job, Probl
         cost: arguments.max_cost.or(old.cost),
         time: arguments.timeout.or(old.time),
     };
+    let mut changes = Vec::new();
     if budget != *old {
-        let at = now();
-        let changed = Event::BudgetChanged { budget };
-        run.apply(at, &changed);
-        let appended = journal.append(at, vec![changed]);
-        records.extend(appended.map_err(|error| Problem::transcript(&error))?);
+        changes.push(Event::BudgetChanged { budget });
     }
+    if let Some((orchestrator, coder)) = models(arguments, settings, run.spec()) {
+        changes.push(Event::ModelsChanged { orchestrator, coder });
+    }
+    let at = now().max(records.last().map_or(now(), |record| record.at));
+    for change in &changes {
+        run.apply(at, change);
+    }
+    let appended = journal.append(at, changes);
+    records.extend(appended.map_err(|error| Problem::transcript(&error))?);
     Ok(Job { journal, records, run })
 }
 
@@ -115,6 +143,12 @@ pub(crate) fn spec(
             image,
             variables: named,
         },
+        out: arguments
+            .out
+            .as_deref()
+            .map(std::path::absolute)
+            .transpose()
+            .map_err(|error| Problem::option(format!("--out: {error}")))?,
     })
 }
 

@@ -118,6 +118,14 @@ impl Screen {
         self.tell(text).await;
     }
 
+    /// Tells people that they were heard.
+    pub(crate) async fn hurry(&mut self) {
+        let ready = tokio::time::timeout(Duration::ZERO, self.ready()).await.is_ok();
+        if ready && self.ticks() {
+            self.warn("Stopping, and keeping what there is. Again to leave at once.").await;
+        }
+    }
+
     /// Takes in what happened before, without showing it.
     pub(crate) fn remember(&mut self, records: &[Record]) {
         if let Kind::View(view) = &mut self.kind {

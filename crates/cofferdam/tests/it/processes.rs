@@ -24,6 +24,14 @@ pub(crate) fn with_argument(mark: &str) -> Vec<i32> {
     all().into_iter().filter(has).collect()
 }
 
+/// Whether a process has a handler for a signal.
+pub(crate) fn catches(pid: i32, signal: rustix::process::Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
+}
+
 /// Whether a process is in `directory`, or has something of it open.
 pub(crate) fn touches(pid: i32, directory: &Path) -> bool {
     let within = |link: &Path| fs::read_link(link).is_ok_and(|path| path.starts_with(directory));

@@ -158,12 +158,13 @@ fn the_zip_holds_the_result() {
 }
 
 #[test]
-fn a_zip_that_cannot_be_written_is_a_failure_and_the_work_is_kept() {
+fn a_zip_that_could_not_be_written_is_found_out_before_anything_is_spent() {
     let agent = Agent::new(Dialect::Chat, [bash("echo a > a")]);
-    let ran = agent.run(&["--json", "--out", "/nowhere/out.zip", "write"]).run().expect_code(1);
-    let reason = ending(&ran)["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("/nowhere"), "{reason}");
-    assert_eq!(agent.file("a"), "a\n");
+    let directory = agent.workspace.to_str().unwrap().to_owned();
+    for target in ["/nowhere/out.zip", &directory] {
+        agent.run(&["--out", target, "write"]).run().expect_error(2, &["RUN-010"]);
+    }
+    assert_eq!(agent.requests().len(), 0);
 }
 
 #[test]
@@ -175,6 +176,9 @@ fn wrong_usage_is_told_and_nothing_begins() {
     agent.run(&["--resume", "nothing"]).run().expect_error(2, &["RUN-005", "nothing"]);
     agent.run(&["--model", "nobody/x", "go"]).run().expect_error(2, &["RUN-002", "nobody"]);
     agent.run(&["--sandbox", "nothing", "go"]).run().expect_error(2, &["SBX-001"]);
+    agent.run(&["--max-cost", "0", "go"]).run().expect_error(2, &["nothing"]);
+    let told = agent.run(&["--json", "--bogus"]).run().expect_code(2).text();
+    assert!(told.starts_with(r#"{"event":"failed""#) && told.contains("--bogus"), "{told}");
     assert!(!agent.home.path().join("history").exists());
     assert_eq!(agent.requests().len(), 0);
 }
@@ -408,4 +412,75 @@ fn variables_reach_commands_and_checks_and_nothing_else_does() {
         agent.run(&["--env", "GREETING=hello", "--check", "test \"$GREETING\" = hello", "go"]);
     run.env("SECRET", "mine").run().expect_code(0);
     assert_eq!(agent.file("said"), "hello-\n");
+}
+
+#[test]
+fn reading_the_task_can_be_interrupted() {
+    let agent = Agent::new(Dialect::Chat, []);
+    let running = agent.run(&["--json", "-"]).spawn();
+    eventually("it to listen", || crate::processes::catches(running.pid(), Signal::INT));
+    running.signal(Signal::INT);
+    let told = running.wait().expect_code(130).text();
+    assert!(told.contains("RUN-009"), "{told}");
+}
+
+#[test]
+fn what_is_frozen_in_a_job_cannot_be_said_again() {
+    let agent = Agent::new(Dialect::Chat, []);
+    agent.run(&["go"]).run().expect_code(0);
+    for option in [["--network", "open"], ["--env", "A=1"], ["--memory", "1G"], ["--check", "true"]]
+    {
+        let [name, value] = option;
+        agent.run(&["--last", name, value, "more"]).run().expect_error(2, &[name]);
+    }
+}
+
+#[test]
+fn a_job_can_go_on_with_another_model() {
+    let agent = Agent::with(Dialect::Messages, |request, _| {
+        match request.body["model"].as_str().unwrap() {
+            "scripted" => Turn::status(401, &[], "no"),
+            _ => bash("echo a >> a").but(Fault::NoStopReason),
+        }
+    });
+    agent.configure("[model]\nretries = 0\n");
+    agent.run(&["go"]).run().expect_code(5);
+    agent.run(&["--last", "--model", "anthropic/other"]).run().expect_code(5);
+    let requests = agent.requests();
+    assert_eq!(requests.last().unwrap().body["model"], "other");
+}
+
+#[test]
+fn what_is_ignored_from_now_on_is_not_called_deleted() {
+    let agent =
+        Agent::new(Dialect::Chat, [bash("echo '*.txt' > .gitignore; echo b >> changed.txt")]);
+    std::fs::write(agent.workspace.join("same.txt"), "a\n").unwrap();
+    std::fs::write(agent.workspace.join("changed.txt"), "a\n").unwrap();
+    let ran = agent.run(&["--json", "go"]).run().expect_code(0);
+    let last = records(&ran.stdout).pop().unwrap();
+    let changes: Vec<(String, String)> = last["changes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|change| {
+            let text = |name: &str| change[name].as_str().unwrap().to_owned();
+            (text("path"), text("kind"))
+        })
+        .collect();
+    assert_eq!(
+        changes,
+        [(".gitignore".into(), "added".into()), ("changed.txt".into(), "modified".into())]
+    );
+}
+
+#[test]
+fn the_zip_of_a_job_that_was_killed_is_made_when_it_goes_on() {
+    let agent = Agent::new(Dialect::Chat, [bash("echo a > a; sleep 1000"), Turn::text("done")]);
+    let zip = agent.home.beside("out.zip");
+    let running = agent.run(&["--json", "--out", zip.to_str().unwrap(), "go"]).spawn();
+    eventually("the command", || running.so_far().contains("tool_started"));
+    running.signal(Signal::KILL);
+    running.wait().expect_code(-9);
+    agent.run(&["--last"]).run().expect_code(0);
+    assert!(zip.is_file());
 }

@@ -137,7 +137,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(checks: bool) -> Self {
+    fn new(checks: bool, timed: bool) -> Self {
         let mut spec = spec();
         if checks {
             spec.checks = vec!["make test".to_owned()];
@@ -146,7 +146,7 @@ impl Watched {
             turns: 20,
             tokens: Some(1_000_000),
             cost: Some(Usd::from_nanos(1 << 40)),
-            time: Some(Duration::from_secs(3600)),
+            time: timed.then_some(Duration::from_secs(3600)),
         };
         let world = World::created(spec);
         let mut watched = Self { world, cancelled: false, ended: false, started: HashSet::new() };
@@ -259,10 +259,11 @@ proptest! {
     #[test]
     fn a_run_keeps_its_promises_and_ends_once_whatever_comes(
         checks in any::<bool>(),
+        timed in any::<bool>(),
         fates in vec(fate(), 0..80),
         rest in vec(any::<u8>(), 400),
     ) {
-        let mut watched = Watched::new(checks);
+        let mut watched = Watched::new(checks, timed);
         for fate in fates {
             watched.meet(fate);
         }

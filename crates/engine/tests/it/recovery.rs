@@ -112,6 +112,15 @@ fn what_is_said_to_a_job_that_was_done_is_heard() {
 }
 
 #[test]
+fn a_wait_goes_on_after_a_crash() {
+    let mut world = World::asking(spec());
+    world.fail(cofferdam_types::FailureKind::Unavailable);
+    world.crash();
+    let wakes = world.open.iter().filter(|effect| matches!(effect, Effect::WakeAt(_)));
+    assert_eq!(wakes.count(), 1);
+}
+
+#[test]
 fn crashes_are_no_failures_of_the_model() {
     let mut world = World::asking(spec());
     for _ in 0..10 {

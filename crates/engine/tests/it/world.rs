@@ -119,8 +119,8 @@ impl World {
             (Effect::OpenSandbox, Input::SandboxOpened { .. } | Input::SandboxFailed { .. })
             | (Effect::Prepare, Input::Prepared { .. })
             | (Effect::Check, Input::Checked { .. })
-            | (Effect::Deliver, Input::Delivered { .. })
-            | (Effect::WakeAt(_), Input::Woken) => false,
+            | (Effect::Deliver, Input::Delivered { .. }) => false,
+            (Effect::WakeAt(at), Input::Woken) => *at > self.now,
             _ => true,
         });
     }

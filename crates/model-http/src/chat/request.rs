@@ -5,12 +5,12 @@
 //! the results of tools are text here.
 
 use cofferdam_model::Request;
-use cofferdam_types::{Content, ToolResult};
+use cofferdam_types::Content;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::calls::{arguments, identifier};
-use crate::turns::{Part, Turn, turns};
+use crate::turns::{Answered, Part, Turn, turns};
 use crate::wire::Options;
 use cofferdam_model::Wire;
 
@@ -51,10 +51,10 @@ enum Message<'a> {
     Assistant {
         content: Option<String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        tool_calls: Vec<Call<'a>>,
+        tool_calls: Vec<Call>,
     },
     Tool {
-        tool_call_id: &'a str,
+        tool_call_id: String,
         content: String,
     },
 }
@@ -79,8 +79,8 @@ struct Picture {
 }
 
 #[derive(Serialize)]
-struct Call<'a> {
-    id: &'a str,
+struct Call {
+    id: String,
     #[serde(flatten)]
     function: Function,
 }
@@ -100,7 +100,7 @@ pub(crate) fn body<'a>(request: &'a Request, options: &'a Options) -> Body<'a> {
     for turn in turns(&request.messages, Wire::Chat) {
         match turn {
             Turn::User { results, content } => {
-                hear(&mut messages, &results, content.into_iter().map(shown).collect());
+                hear(&mut messages, results, content.into_iter().map(shown).collect());
             }
             Turn::Model { parts } => messages.push(said(parts)),
         }
@@ -124,12 +124,11 @@ pub(crate) fn body<'a>(request: &'a Request, options: &'a Options) -> Body<'a> {
 }
 
 /// Results, then their pictures with what the user says in one message.
-fn hear<'a>(messages: &mut Vec<Message<'a>>, results: &[&'a ToolResult], spoken: Vec<Shown<'a>>) {
+fn hear<'a>(messages: &mut Vec<Message<'a>>, results: Vec<Answered<'a>>, spoken: Vec<Shown<'a>>) {
     let mut parts = Vec::new();
-    for result in results {
+    for Answered { id, result } in results {
         let pictures = result.content.iter().filter(|content| is_picture(content));
         let pictures: Vec<_> = pictures.map(shown).collect();
-        let id = &result.id;
         let mut content = text_of(&result.content);
         if !pictures.is_empty() {
             let text = format!("The picture in the result of {id}:");
@@ -167,8 +166,8 @@ fn said(parts: Vec<Part<'_>>) -> Message<'_> {
             Part::Text(text) => texts.push(text),
             // This wire has no seals.
             Part::Thinking(..) => {}
-            Part::Call(call) => tool_calls.push(Call {
-                id: &call.id,
+            Part::Call { id, call } => tool_calls.push(Call {
+                id,
                 function: Function::Function {
                     name: identifier(&call.name),
                     arguments: arguments(&call.arguments),

@@ -6,14 +6,14 @@
 //! Marks aside, a longer conversation begins with the bytes of the shorter.
 
 use cofferdam_model::Request;
-use cofferdam_types::{Content, Message, ToolResult};
+use cofferdam_types::{Content, Message};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Sealed;
 use crate::calls::{identifier, raw_arguments};
-use crate::turns::{self, Turn, is_blank, turns};
+use crate::turns::{self, Answered, Turn, is_blank, turns};
 use crate::wire::Options;
 use cofferdam_model::Wire;
 
@@ -195,17 +195,16 @@ fn spoken(part: turns::Part<'_>) -> Option<Kind<'_>> {
             Sealed::Thinking { signature } => Kind::Thinking { thinking, signature },
             Sealed::RedactedThinking { data } => Kind::RedactedThinking { data },
         },
-        turns::Part::Call(call) => Kind::ToolUse {
-            id: identifier(&call.id),
+        turns::Part::Call { id, call } => Kind::ToolUse {
+            id,
             name: identifier(&call.name),
             input: raw_arguments(&call.arguments),
         },
     })
 }
 
-fn result(result: &ToolResult) -> Part<'_> {
+fn result(Answered { id: tool_use_id, result }: Answered<'_>) -> Part<'_> {
     let content = result.content.iter().filter(|content| !is_blank(content)).map(shown).collect();
-    let tool_use_id = identifier(&result.id);
     Kind::ToolResult { tool_use_id, content, is_error: result.failed }.into()
 }
 

@@ -1,13 +1,13 @@
 //! A conversation as a body for OpenAI Responses: a flat list of items.
 
 use cofferdam_model::Request;
-use cofferdam_types::{Content, ToolResult};
+use cofferdam_types::Content;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::calls::{arguments, identifier};
-use crate::turns::{self, Turn, turns};
+use crate::turns::{self, Answered, Turn, turns};
 use crate::wire::Options;
 use cofferdam_model::Wire;
 
@@ -51,8 +51,8 @@ enum Item<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Own<'a> {
     Message { role: &'static str, content: Vec<Part<'a>> },
-    FunctionCall { call_id: &'a str, name: String, arguments: String },
-    FunctionCallOutput { call_id: &'a str, output: Output<'a> },
+    FunctionCall { call_id: String, name: String, arguments: String },
+    FunctionCallOutput { call_id: String, output: Output<'a> },
 }
 
 #[derive(Serialize)]
@@ -135,15 +135,15 @@ fn spoken(part: turns::Part<'_>) -> Option<Item<'_>> {
             Item::Own(Own::Message { role: "assistant", content })
         }
         turns::Part::Thinking(_, seal) => Item::Sealed(serde_json::from_str(&seal.data).ok()?),
-        turns::Part::Call(call) => Item::Own(Own::FunctionCall {
-            call_id: &call.id,
+        turns::Part::Call { id: call_id, call } => Item::Own(Own::FunctionCall {
+            call_id,
             name: identifier(&call.name),
             arguments: arguments(&call.arguments),
         }),
     })
 }
 
-fn result(result: &ToolResult) -> Item<'_> {
+fn result(Answered { id: call_id, result }: Answered<'_>) -> Item<'_> {
     let text = |content: &Content| match content {
         Content::Text { text } => Some(text.clone()),
         Content::Image { .. } => None,
@@ -153,7 +153,7 @@ fn result(result: &ToolResult) -> Item<'_> {
         Some(texts) => Output::Text(texts.join("\n")),
         None => Output::Parts(result.content.iter().map(shown).collect()),
     };
-    Item::Own(Own::FunctionCallOutput { call_id: &result.id, output })
+    Item::Own(Own::FunctionCallOutput { call_id, output })
 }
 
 fn shown(content: &Content) -> Part<'_> {

@@ -2,6 +2,7 @@
 
 use cofferdam_model::Request;
 use cofferdam_testkit::{Conversation, Dialect, ScriptedServer};
+use cofferdam_types::{Arguments, Block, Content, Message, ToolCall, ToolResult};
 use serde_json::Value;
 
 use crate::harness::{ask, endpoint, model};
@@ -71,6 +72,62 @@ async fn a_longer_conversation_begins_as_the_shorter_did() {
     }
 }
 
+/// The names of a body's calls and of its results, each in their order.
+fn names(dialect: Dialect, body: &Value) -> (Vec<String>, Vec<String>) {
+    let (mut calls, mut results) = (Vec::new(), Vec::new());
+    let note = |list: &mut Vec<String>, name: &Value| list.extend(name.as_str().map(str::to_owned));
+    let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    match dialect {
+        Dialect::Messages => {
+            for part in items(&body["messages"]).iter().flat_map(|said| items(&said["content"])) {
+                note(&mut calls, &part["id"]);
+                note(&mut results, &part["tool_use_id"]);
+            }
+        }
+        Dialect::Responses => {
+            for item in items(&body["input"]) {
+                let call = item["type"] == "function_call";
+                note(if call { &mut calls } else { &mut results }, &item["call_id"]);
+            }
+        }
+        Dialect::Chat => {
+            for message in items(&body["messages"]) {
+                items(&message["tool_calls"]).iter().for_each(|call| note(&mut calls, &call["id"]));
+                note(&mut results, &message["tool_call_id"]);
+            }
+        }
+    }
+    (calls, results)
+}
+
+#[tokio::test]
+async fn calls_of_one_name_are_told_apart_and_keep_their_names() {
+    let call = |id: &str| {
+        let (id, name) = (id.to_owned(), "bash".to_owned());
+        Block::ToolCall(ToolCall { id, name, arguments: Arguments("{}".to_owned()) })
+    };
+    let result = |id: &str| {
+        let content = vec![Content::text("done")];
+        ToolResult { id: id.to_owned(), content, failed: false }
+    };
+    let answers: [&[&str]; 3] = [&["a", "a"], &["a"], &["b", "a_2"]];
+    let expected = ["a", "a_2", "a_3", "b", "a_2_2"];
+    for dialect in Dialect::ALL {
+        let mut request = Conversation::request(0);
+        let mut so_far = 0;
+        for ids in answers {
+            let blocks = ids.iter().map(|id| call(id)).collect();
+            request.messages.push(Message::Model { blocks });
+            let results = ids.iter().map(|id| result(id)).collect();
+            request.messages.push(Message::Tools { results });
+            so_far += ids.len();
+            let (calls, results) = names(dialect, &sent(dialect, request.clone(), None).await);
+            assert_eq!(calls, expected[..so_far], "{dialect:?}");
+            assert_eq!(results, calls, "{dialect:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn there_are_never_more_cache_marks_than_the_provider_allows() {
     for number in 0..Conversation::REQUESTS {
@@ -106,8 +163,8 @@ async fn thinking_is_not_asked_for_where_the_provider_would_refuse() {
     // The answer before the results began with thinking.
     assert_eq!(thinking(1, 1_500).await, Some(1_500));
     let mut request = Conversation::request(1);
-    if let cofferdam_types::Message::Model { blocks } = &mut request.messages[1] {
-        blocks.retain(|block| !matches!(block, cofferdam_types::Block::Thinking { .. }));
+    if let Message::Model { blocks } = &mut request.messages[1] {
+        blocks.retain(|block| !matches!(block, Block::Thinking { .. }));
     }
     let body = sent(Dialect::Messages, request, Some(1_500)).await;
     assert_eq!(body.get("thinking"), None);

@@ -49,7 +49,7 @@ impl World {
     pub(crate) fn begun(style: Style, task: &str, checks: &[&str]) -> Self {
         let mut world = Self::new(style);
         world.event(Event::Created { spec: Box::new(spec(task, checks)) });
-        world.event(Event::TakenUp { version: "0.1.0".to_owned() });
+        world.event(taken_up());
         world.wait(20);
         world.event(Event::SandboxOpened {
             sandbox: "0190a5b0-0000-7000-8000-00000000000a".parse().unwrap(),
@@ -198,6 +198,11 @@ impl World {
     }
 }
 
+/// A process takes the job up, to go on with it.
+pub(crate) fn taken_up() -> Event {
+    Event::TakenUp { version: "0.1.0".to_owned(), only_delivers: false }
+}
+
 /// A long output as the tool cuts it.
 pub(crate) fn cut_output(head: &str, tail: &str, whole: u64) -> ToolOutput {
     let text = format!("{head}[… about 40000 bytes are left out here …]\n{tail}exit code: 0");
@@ -233,5 +238,6 @@ pub(crate) fn spec(task: &str, checks: &[&str]) -> JobSpec {
             image: None,
             variables: Vec::new(),
         },
+        out: None,
     }
 }
