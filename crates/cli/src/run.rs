@@ -126,7 +126,10 @@ async fn attempt(
         None => None,
     };
     let wanted = match earlier(arguments, &history).map_err(usage)? {
-        Some(path) => Wanted::Earlier(job::resume(&path, arguments, &settings).map_err(usage)?),
+        Some(path) => {
+            let job = job::resume(&path, arguments, &settings).map_err(usage)?;
+            Wanted::Earlier(Box::new(job))
+        }
         None => Wanted::New(new(product, arguments, &settings, words.clone()).await?),
     };
     let spec = wanted.spec();
@@ -150,7 +153,7 @@ async fn attempt(
             let job = job::begin(&history, &moment, *spec);
             (job.map_err(|problem| (problem, code::FAILED))?, None)
         }
-        Wanted::Earlier(job) => (job, words),
+        Wanted::Earlier(job) => (*job, words),
     };
     match &job.records[..] {
         [created] => screen.show(&Notice::Record(Box::new(created.clone()))).await,
@@ -177,7 +180,7 @@ async fn attempt(
 /// The job that is asked for.
 enum Wanted {
     New(Box<JobSpec>),
-    Earlier(job::Job),
+    Earlier(Box<job::Job>),
 }
 
 impl Wanted {

@@ -44,6 +44,7 @@ fn created() -> Event {
                 image: None,
                 variables: Vec::new(),
             },
+            out: None,
         }),
     }
 }
