@@ -103,7 +103,8 @@ fn hand_in(run: &Run, thread: &Thread, summary: &str, success: bool) -> Vec<Even
     match judge(run, summary, success) {
         Judgement::Check => vec![Event::CheckStarted { attempt: run.hand_ins + 1 }],
         Judgement::End(ending) => conclude(run, ending),
-        // A last word that is not accepted was answered when that was found.
+        // A last word is not accepted where the user has spoken or a check has
+        // failed; both put the conversation on before it comes here.
         Judgement::Wait | Judgement::Again(_) => Vec::new(),
     }
 }

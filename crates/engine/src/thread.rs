@@ -145,6 +145,8 @@ impl Thread {
                 self.pending_words.push(words::CUT_ANSWER.to_owned());
                 ThreadState::ready()
             }
+            // It cannot have answered what the user has said meanwhile.
+            StopReason::Done | StopReason::Tools if self.user_waits => ThreadState::ready(),
             StopReason::Done | StopReason::Tools => {
                 ThreadState::HandedIn { summary: answer.text(), success: true }
             }

@@ -84,6 +84,17 @@ fn what_the_user_says_meanwhile_keeps_the_job_going() {
 }
 
 #[test]
+fn a_last_word_is_not_the_last_if_the_user_spoke_before_it_came() {
+    for spec in [spec(), checked()] {
+        let mut world = World::asking(spec);
+        world.hear(Input::UserSaid { text: "and add a README".to_owned() });
+        world.answer(says("it works"));
+        assert!(world.last_words(0).contains("and add a README"));
+        world.question();
+    }
+}
+
+#[test]
 fn work_that_cannot_be_handed_over_is_not_complete() {
     let mut world = World::asking(spec());
     world.answer(calls(&[FINISH]));

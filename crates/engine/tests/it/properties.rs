@@ -254,7 +254,7 @@ fn is_end(event: &Event) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
     fn a_run_keeps_its_promises_and_ends_once_whatever_comes(
