@@ -87,9 +87,14 @@ async fn attempt(
         streams::tell(&Problem::remains(&error).to_string());
     }
 
-    let sandbox = Sandbox::open(backend.as_ref(), spec)
-        .await
-        .map_err(|error| (Problem::open(&error), NO_SANDBOX))?;
+    // Another sandbox may be at work on the directory, and take its time.
+    let sandbox = tokio::select! {
+        opened = Sandbox::open(backend.as_ref(), spec) => opened,
+        asked = signals.end() => {
+            return Err((Problem::interrupted(asked.number()), asked.exit_code()));
+        }
+    };
+    let sandbox = sandbox.map_err(|error| (Problem::open(&error), NO_SANDBOX))?;
     show.opened(&sandbox).await;
 
     let name = arguments.command.first().map(|name| name.to_string_lossy().into_owned());

@@ -87,6 +87,16 @@ impl Signals {
         asked
     }
 
+    /// The next one that asks us to end.
+    pub(crate) async fn end(&mut self) -> Asked {
+        loop {
+            match self.next().await {
+                Asked::Resize => {}
+                asked => return asked,
+            }
+        }
+    }
+
     /// Waits until nobody can be kept waiting any longer: for the next request to
     /// end, or until the first one is long ago, which is `None`.
     pub(crate) async fn insistence(&mut self) -> Option<Asked> {

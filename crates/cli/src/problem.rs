@@ -48,8 +48,8 @@ impl Problem {
     /// The user was faster than the job.
     pub(crate) fn interrupted(signal: i32) -> Self {
         let cause = format!("signal {signal} came");
-        let remedy = "what had begun can go on with --last";
-        Self::new("RUN-009", "stopped before the job came to its end", cause, remedy)
+        let remedy = "a job that had begun goes on with `cofferdam run --last`";
+        Self::new("RUN-009", "stopped before it came to its end", cause, remedy)
     }
 
     /// A workspace that cannot be used.

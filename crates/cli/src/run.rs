@@ -63,7 +63,7 @@ pub(crate) async fn run(product: &Product, arguments: RunArguments) -> ExitCode 
     };
     let begun = tokio::select! {
         begun = attempt(product, &arguments, &mut screen) => begun,
-        asked = first(&mut signals) => Err(interrupted(asked)),
+        asked = signals.end() => Err(interrupted(asked)),
     };
     let result = match begun {
         Ok((watched, journal)) => watch(watched, journal, &mut screen, &mut signals).await,
@@ -94,16 +94,6 @@ struct Watched {
     driver: Driver,
     orders: mpsc::Sender<Order>,
     notices: mpsc::Receiver<Notice>,
-}
-
-/// Waits to be asked to end.
-async fn first(signals: &mut Signals) -> Asked {
-    loop {
-        match signals.next().await {
-            Asked::Resize => {}
-            asked => return asked,
-        }
-    }
 }
 
 /// Everything up to the moment when the job is driven. What cannot be done is

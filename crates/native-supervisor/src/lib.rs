@@ -14,6 +14,7 @@
 
 pub mod audit;
 pub mod cgroup;
+pub mod claim;
 pub mod confine;
 pub mod failure;
 pub mod filter;

@@ -8,8 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 
+use crate::claim::{self, Claim};
 use crate::failure::{Failure, Step};
 use crate::identity::RANGE_START;
 use crate::tree;
@@ -32,25 +33,44 @@ pub const GUEST: &str = "guest.sock";
 pub const CONTROL: &str = "control.sock";
 
 /// Applies the changes that are kept in `store` to the workspace's directory.
-/// The sandbox is dead.
+/// The sandbox is dead. A directory that is not the claimed one, because none is
+/// or because another one is there now, is claimed first.
 ///
 /// # Errors
 /// When they cannot all be applied; those that remain stay where they are.
-pub fn apply_changes(plan: &Plan, store: BorrowedFd<'_>) -> Result<(), Failure> {
+pub fn apply_changes(
+    plan: &Plan,
+    store: BorrowedFd<'_>,
+    claim: Option<&Claim>,
+) -> Result<(), Failure> {
     let WorkspacePlan::Directory(path, _) = &plan.workspace else { return Ok(()) };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    // The path was without links when the sandbox was made. If one is there now,
-    // somebody wants the changes elsewhere.
-    let resolve = ResolveFlags::NO_SYMLINKS;
-    let directory =
-        rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).step_with(|| {
-            format!(
-                "open {} again (the changes are kept in {} until it is back)",
+    let directory = claim::open(path).step_with(|| {
+        format!(
+            "open {} again (the changes are kept in {} until it is back)",
+            path.display(),
+            plan.state.display()
+        )
+    })?;
+    let stat = rustix::fs::fstat(&directory).step_with(|| format!("look at {}", path.display()))?;
+    let claimed = match claim {
+        Some(claim) => claim.is_on(&stat).step("look at the claimed directory")?,
+        None => false,
+    };
+    // Held until all is applied.
+    let directory = if claimed {
+        directory
+    } else {
+        let claim = Claim::of(directory).step_with(|| format!("lock {}", path.display()))?;
+        let claim = claim.ok_or_else(|| {
+            Failure::new(format!(
+                "another sandbox works on {} (the changes are kept in {} until it has ended)",
                 path.display(),
                 plan.state.display()
-            )
+            ))
         })?;
-    let stat = rustix::fs::fstat(&directory).step_with(|| format!("look at {}", path.display()))?;
+        claim.into()
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     for number in 0u32.. {
         // The workspace's own directory may have been closed to its owner.
         let layer = rustix::fs::openat(store, number.to_string(), flags, Mode::empty())

@@ -17,7 +17,7 @@ use crate::identity::{AGENT, Identity};
 use crate::mounts::{self, Attributes, RootAccess};
 use crate::root;
 use crate::sys;
-use crate::wire::{NetworkPlan, Plan, WorkspacePlan};
+use crate::wire::{NetworkPlan, Plan};
 
 /// Where the layers and other parts of a sandbox are, out of its reach: under a
 /// mount that covers them.
@@ -104,10 +104,10 @@ pub fn build(plan: &Plan, identity: Identity, prepared: Prepared) -> Result<Vaul
     isolate_mounts()?;
     let sources = root::take(&plan.root)?;
     let devices = take_devices()?;
-    let base = match (&plan.workspace, prepared.base) {
-        (WorkspacePlan::Directory(..), Some(base)) => Some(base),
-        (WorkspacePlan::Directory(directory, _), None) => Some(mounts::copy_of(directory)?),
-        _ => None,
+    let base = match (plan.workspace.base(), prepared.base) {
+        (Some(_), Some(base)) => Some(base),
+        (Some(directory), None) => Some(mounts::copy_of(directory)?),
+        (None, _) => None,
     };
     if let Some(base) = &base {
         mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;

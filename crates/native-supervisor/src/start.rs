@@ -235,7 +235,7 @@ fn map_ids(pid: u32, identity: Identity) -> Result<(), Failure> {
 /// The workspace's directory with its owner shown as `agent`: only root can do
 /// that, and only root needs it, for whom the two differ.
 fn prepare_base(plan: &Plan, identity: Identity) -> Result<Option<OwnedFd>, Failure> {
-    let WorkspacePlan::Directory(path, _) = &plan.workspace else { return Ok(None) };
+    let Some(path) = plan.workspace.base() else { return Ok(None) };
     if identity != Identity::OwnRange {
         return Ok(None);
     }

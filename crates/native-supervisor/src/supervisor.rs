@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, se
 
 use crate::audit::Auditor;
 use crate::cgroup::{self, Groups, Places};
+use crate::claim::Claim;
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
 use crate::procfs;
@@ -115,7 +116,9 @@ struct Supervisor {
     auditor: Option<Auditor>,
     proxy: Option<OwnedFd>,
     door: Option<OwnedFd>,
+    /// Freed before the claim: whoever gets that may find what this sandbox left.
     _lock: OwnedFd,
+    claim: Option<Claim>,
 }
 
 /// What the first process has handed out so far.
@@ -165,14 +168,20 @@ impl Supervisor {
         rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
         let mut descriptors = descriptors.into_iter();
         let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
-        let lent = match (descriptors.next(), descriptors.next()) {
-            (Some(user), Some(mounts)) => Some(Lent { user, mounts }),
-            _ => None,
-        };
+        let (mut claim, mut lent) = (None, None);
+        match (&plan.workspace, descriptors.next(), descriptors.next()) {
+            (WorkspacePlan::Directory(..), Some(handed_over), _) => {
+                claim = Some(Claim::inherited(handed_over));
+            }
+            (WorkspacePlan::Directory(..), None, _) => {
+                return Err(Failure::new("the claim on the directory is missing"));
+            }
+            (_, Some(user), Some(mounts)) => lent = Some(Lent { user, mounts }),
+            _ => {}
+        }
         let identity = ground.identity;
         // Whoever attaches later needs it, and whoever has to apply changes.
-        let changes = matches!(plan.workspace, WorkspacePlan::Directory(..));
-        if changes || plan.linger_ms.is_some() {
+        if claim.is_some() || plan.linger_ms.is_some() {
             remains::keep_plan(plan)?;
         }
         let store = store::make(plan, identity)?;
@@ -240,6 +249,7 @@ impl Supervisor {
             proxy: parts.proxy,
             door,
             _lock: lock,
+            claim,
         };
         Ok((supervisor, Report::Ready(built)))
     }
@@ -373,9 +383,12 @@ impl Supervisor {
             // The store is out of reach for everybody else; its mounts live as
             // long as the namespaces held here.
             WorkspacePlan::Directory(_, keep) => self.workspace.store().and_then(|store| {
-                remains::apply_changes(&self.plan, store.as_fd()).map_err(|failure| match keep {
-                    Keep::OnDisk => failure,
-                    Keep::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                let claim = self.claim.as_ref();
+                remains::apply_changes(&self.plan, store.as_fd(), claim).map_err(|failure| {
+                    match keep {
+                        Keep::OnDisk => failure,
+                        Keep::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                    }
                 })
             }),
             _ => Ok(()),

@@ -8,7 +8,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cofferdam_types::Limits;
 use rustix::net::{
@@ -30,7 +30,8 @@ const MAX_PACKET: usize = 64 << 10;
 const MAX_DESCRIPTORS: usize = 8;
 
 /// The first message of a host: make this sandbox. Beside it: the lock of the
-/// sandbox's directory, held; and for a fork what [`Report::Lent`] brought.
+/// sandbox's directory, held; then for [`WorkspacePlan::Directory`] the claim on
+/// it, and for a fork what [`Report::Lent`] brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The sandbox's name.
@@ -80,6 +81,19 @@ pub enum WorkspacePlan {
     Directory(PathBuf, Keep),
     /// The layers of another sandbox, topmost first, as names in its vault.
     Fork(Vec<String>),
+    /// A directory of the host, only to be looked at: changes are thrown away.
+    View(PathBuf),
+}
+
+impl WorkspacePlan {
+    /// The directory of the host that lies under the sandbox's own layer.
+    #[must_use]
+    pub fn base(&self) -> Option<&Path> {
+        match self {
+            Self::Directory(path, _) | Self::View(path) => Some(path),
+            Self::Scratch | Self::Fork(_) => None,
+        }
+    }
 }
 
 /// Where changes to a directory are kept.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
@@ -24,11 +25,15 @@ use crate::control::Control;
 use crate::egress::Egress;
 use crate::reaper::{Reaped, Reaper};
 use crate::room::NativeRoom;
-use crate::{describe, examine, explain, launch, program, reconcile, state};
+use crate::{claim, describe, examine, explain, launch, program, reconcile, state};
+
+/// How long a workspace's directory that another sandbox works on is waited for.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// The native back end.
 pub struct Native {
     home: PathBuf,
+    patience: Duration,
     weakness: Weakness,
     resolver: Arc<dyn Resolve>,
     supervisor: OnceLock<OwnedFd>,
@@ -54,6 +59,7 @@ impl Native {
     pub fn new(home: PathBuf) -> Self {
         Self {
             home,
+            patience: PATIENCE,
             weakness: Weakness::None,
             resolver: Arc::new(SystemResolver),
             supervisor: OnceLock::new(),
@@ -61,6 +67,12 @@ impl Native {
             ready: Mutex::default(),
             held: Mutex::default(),
         }
+    }
+
+    /// Waits this long for a workspace's directory that another sandbox works on.
+    #[must_use]
+    pub fn waiting(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Leaves something out, for tests of tests.
@@ -88,22 +100,17 @@ impl Native {
 
     async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
         self.reaper.reap();
-        let lent = match &spec.workspace {
-            Workspace::Fork(snapshot) => Some(self.borrow(snapshot).await?),
-            _ => None,
-        };
+        let (workspace, with_it) = self.workspace(&spec).await?;
         let state = state::make(&self.home, spec.id).map_err(|source| OpenError::Step {
             step: format!("make a directory in {}", self.home.display()),
             source,
         })?;
-        let plan = self.plan(&spec, state.path.clone(), lent.as_ref()).inspect_err(|_| {
+        let plan = self.plan(&spec, state.path.clone(), workspace).inspect_err(|_| {
             // Nothing is in it yet but the lock.
             drop(remains::remove_state(&state.path));
         })?;
         let mut beside = vec![state.lock.as_fd()];
-        if let Some((_, namespaces)) = &lent {
-            beside.extend(namespaces.iter().map(AsFd::as_fd));
-        }
+        beside.extend(with_it.iter().map(AsFd::as_fd));
         let (control, child) = self.start(&plan, &beside).await.inspect_err(|_| {
             drop(remains::remove_state(&state.path));
         })?;
@@ -181,11 +188,33 @@ impl Native {
         Ok((socket, self.reaper.watch(pid)))
     }
 
+    /// Where the workspace's files come from, and what the supervisor needs for
+    /// that: the claim on a directory, or what a fork begins from.
+    async fn workspace(&self, spec: &Spec) -> Result<(WorkspacePlan, Vec<OwnedFd>), OpenError> {
+        Ok(match &spec.workspace {
+            Workspace::Scratch => (WorkspacePlan::Scratch, Vec::new()),
+            Workspace::Directory(path) => {
+                let keep = match spec.changes {
+                    Changes::OnDisk => Keep::OnDisk,
+                    Changes::InMemory => Keep::InMemory,
+                };
+                let path = self.directory(path)?;
+                let claim = claim::claim(&self.home, &path, self.patience).await?;
+                (WorkspacePlan::Directory(path, keep), vec![claim.into()])
+            }
+            Workspace::View(path) => (WorkspacePlan::View(self.directory(path)?), Vec::new()),
+            Workspace::Fork(snapshot) => {
+                let (layers, namespaces) = self.borrow(snapshot).await?;
+                (WorkspacePlan::Fork(layers), namespaces)
+            }
+        })
+    }
+
     fn plan(
         &self,
         spec: &Spec,
         state: PathBuf,
-        lent: Option<&(Vec<String>, Vec<OwnedFd>)>,
+        workspace: WorkspacePlan,
     ) -> Result<Plan, OpenError> {
         Ok(Plan {
             id: spec.id.to_string(),
@@ -197,19 +226,7 @@ impl Native {
                 Network::Allow(_) => NetworkPlan::Proxy(cofferdam_egress::PORT),
                 Network::Open => NetworkPlan::Host,
             },
-            workspace: match &spec.workspace {
-                Workspace::Scratch => WorkspacePlan::Scratch,
-                Workspace::Directory(path) => {
-                    let keep = match spec.changes {
-                        Changes::OnDisk => Keep::OnDisk,
-                        Changes::InMemory => Keep::InMemory,
-                    };
-                    WorkspacePlan::Directory(self.directory(path)?, keep)
-                }
-                Workspace::Fork(_) => {
-                    WorkspacePlan::Fork(lent.map(|(layers, _)| layers.clone()).unwrap_or_default())
-                }
-            },
+            workspace,
             root: match &spec.root {
                 Root::Host { readable } => RootPlan::Host(
                     readable.iter().map(|path| self.directory(path)).collect::<Result<_, _>>()?,

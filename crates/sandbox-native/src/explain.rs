@@ -105,6 +105,11 @@ fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenE
             plan.state.display()
         ));
     }
+    self::step(failure)
+}
+
+/// A failure that needs no explanation.
+pub(crate) fn step(failure: &Failure) -> OpenError {
     OpenError::Step {
         step: failure.step.clone(),
         source: match failure.errno {

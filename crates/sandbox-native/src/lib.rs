@@ -7,6 +7,7 @@
 //! `cofferdam-native-supervisor`.
 
 mod backend;
+mod claim;
 mod control;
 mod describe;
 mod egress;

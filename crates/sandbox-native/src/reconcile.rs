@@ -3,7 +3,8 @@
 //! A supervisor holds the lock of its sandbox's directory. Whoever gets the lock
 //! knows that it is dead; the kernel has then killed the sandbox's processes
 //! with it. What is left are control groups, files, and changes that belong into
-//! the workspace's directory: nothing of those is lost.
+//! the workspace's directory: nothing of those is lost. They are applied while
+//! nobody else works on that directory, and before anybody does again.
 
 use std::fs;
 use std::io;
@@ -12,6 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_native_supervisor::cgroup::{self, Places};
+use cofferdam_native_supervisor::claim::Claim;
+use cofferdam_native_supervisor::failure::Failure;
 use cofferdam_native_supervisor::{remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;
@@ -68,20 +71,26 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
         }
         return Ok(());
     }
+    clear(path, id, None).map_err(|failure| failed(&failure))?;
+    found.removed.push(id);
+    Ok(())
+}
+
+/// Applies what a dead sandbox left for its workspace's directory, and removes
+/// the rest. Its lock is held; the directory is claimed, or claimed here.
+pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result<(), Failure> {
     for directory in Places::find().directories() {
         let group = directory.join(format!("{}{id}", cgroup::PREFIX));
         if group.exists() {
             cgroup::remove_directory(&group, PATIENCE);
         }
     }
-    if let Some(plan) = remains::kept_plan(path).map_err(|failure| failed(&failure))?
-        && let Some(store) = store::reopen(path).map_err(|failure| failed(&failure))?
+    if let Some(plan) = remains::kept_plan(path)?
+        && let Some(store) = store::reopen(path)?
     {
-        remains::apply_changes(&plan, store.as_fd()).map_err(|failure| failed(&failure))?;
+        remains::apply_changes(&plan, store.as_fd(), claim)?;
     }
-    remains::remove_state(path).map_err(|failure| failed(&failure))?;
-    found.removed.push(id);
-    Ok(())
+    remains::remove_state(path)
 }
 
 /// Whether a directory is that of a sandbox which has not got its name yet.

@@ -131,7 +131,15 @@ pub enum Workspace {
     Scratch,
     /// A directory of the host. The sandbox changes its own layer over it; the
     /// changes are applied to the directory when the sandbox closes.
+    ///
+    /// At most one sandbox at a time works on a directory. Opening waits for
+    /// another one's end, but not for ever; it first applies what a dead one has
+    /// left, and fails with [`OpenError::Occupied`] where it cannot.
     Directory(PathBuf),
+    /// A directory of the host, only to be looked at: what the sandbox changes is
+    /// its own and thrown away at the end. Whoever works on the directory
+    /// meanwhile is not in its way, nor it in theirs.
+    View(PathBuf),
     /// Begins as another sandbox's workspace was at the snapshot; thrown away at
     /// the end.
     Fork(Snapshot),
@@ -280,6 +288,15 @@ pub enum OpenError {
         /// What makes no sense.
         cause: String,
         /// What would.
+        remedy: String,
+    },
+    /// The workspace's directory is not free: another sandbox works on it, or a
+    /// dead one left changes that cannot be applied.
+    #[error("{cause}")]
+    Occupied {
+        /// Who or what is in the way.
+        cause: String,
+        /// How the directory gets free.
         remedy: String,
     },
     /// No such sandbox is alive.

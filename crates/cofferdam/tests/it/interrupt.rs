@@ -119,3 +119,19 @@ fn a_signal_that_was_ignored_when_we_began_stays_ignored() {
     assert_eq!(rest, "alive\n");
     assert_eq!(invocation::wait(&mut child), 0);
 }
+
+#[test]
+fn waiting_for_a_directory_that_another_works_on_can_be_interrupted() {
+    let home = Home::new();
+    let directory = home.make_directory("work");
+    let directory = directory.to_str().unwrap();
+    let first =
+        home.exec(["--workspace", directory, "--", "sh", "-c", "echo ready; sleep 1000"]).spawn();
+    first.until_it_says("ready\n");
+    let second = home.exec(["--workspace", directory, "--", "true"]).spawn();
+    crate::eventually("it to listen", || processes::catches(second.pid(), Signal::TERM));
+    second.signal(Signal::TERM);
+    second.wait().expect_error(143, &["RUN-009"]);
+    first.signal(Signal::TERM);
+    first.wait().expect_code(143);
+}

@@ -119,6 +119,7 @@ fn changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not
             assert!(disk.weakness.unwrap().contains("--changes memory"));
             let stricter = Spec {
                 id: cofferdam_types::SandboxId::generate(),
+                workspace: Workspace::Directory(home.directory("other")),
                 require: Grade::Bounded,
                 ..spec
             };

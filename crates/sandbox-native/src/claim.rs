@@ -1,0 +1,138 @@
+//! Getting a workspace's directory for a new sandbox, which then is the only one
+//! that may change it.
+//!
+//! Another sandbox that works on the directory is waited for; one whose owner was
+//! killed is just applying its changes. What a dead one has left is applied
+//! before anything new begins: work on an older state would be lost when the
+//! rest is applied later, or the rest would.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam_native_supervisor::claim::Claim;
+use cofferdam_native_supervisor::failure::Failure;
+use cofferdam_native_supervisor::remains;
+use cofferdam_native_supervisor::wire::WorkspacePlan;
+use cofferdam_sandbox::OpenError;
+use cofferdam_types::SandboxId;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use crate::{explain, reconcile};
+
+/// How soon a directory is tried again at first, and at most how late.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// A sandbox of this home that belongs to a directory.
+#[derive(Clone)]
+struct Tenant {
+    id: SandboxId,
+    state: PathBuf,
+}
+
+/// Claims a directory, given by its real path, for a sandbox of `home`.
+pub(crate) async fn claim(
+    home: &Path,
+    directory: &Path,
+    patience: Duration,
+) -> Result<Claim, OpenError> {
+    let deadline = Instant::now() + patience;
+    let mut pause = PAUSES.0;
+    loop {
+        let taken = Claim::take(directory).map_err(|failure| explain::step(&failure))?;
+        if let Some(claim) = taken
+            && let Some(claim) = settle(home, directory, claim).await?
+        {
+            return Ok(claim);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(occupied(home, directory, patience));
+        }
+        sleep(pause.min(left)).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// Applies what dead sandboxes left for a claimed directory; `None` while
+/// somebody else is at it.
+async fn settle(home: &Path, directory: &Path, claim: Claim) -> Result<Option<Claim>, OpenError> {
+    let tenants = tenants(home, directory, Some(&claim));
+    if tenants.is_empty() {
+        return Ok(Some(claim));
+    }
+    // There may be much to apply; and whoever stops waiting does not stop that.
+    let work = spawn_blocking(move || {
+        for Tenant { id, state } in tenants {
+            match clear(&state, id, &claim) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(failure) => return Err((state, failure)),
+            }
+        }
+        Ok(Some(claim))
+    });
+    let done = work.await.map_err(|error| OpenError::Step {
+        step: "apply what an earlier sandbox left".to_owned(),
+        source: std::io::Error::other(error),
+    })?;
+    done.map_err(|(state, failure)| unapplied(directory, &state, &failure))
+}
+
+/// Whether a dead sandbox is cleared away; not when somebody else does that just
+/// now, or its supervisor is still ending.
+fn clear(state: &Path, id: SandboxId, claim: &Claim) -> Result<bool, Failure> {
+    match remains::take_lock(state) {
+        Ok(Some(_lock)) => reconcile::clear(state, id, Some(claim)).map(|()| true),
+        Ok(None) => Ok(false),
+        // Removed while it was being looked at.
+        Err(failure) if failure.errno == rustix::io::Errno::NOENT.raw_os_error() => Ok(true),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The sandboxes of this home that work or worked on a directory.
+fn tenants(home: &Path, directory: &Path, claim: Option<&Claim>) -> Vec<Tenant> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(home).into_iter().flatten().flatten() {
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let state = entry.path();
+        // A plan that another release wrote cannot be told from any other; the
+        // cleaning up at each start says that it is there.
+        if let Ok(Some(plan)) = remains::kept_plan(&state)
+            && let WorkspacePlan::Directory(path, _) = &plan.workspace
+            && (path == directory || claim.is_some_and(|claim| claim.is_at(path)))
+        {
+            found.push(Tenant { id, state });
+        }
+    }
+    found
+}
+
+fn occupied(home: &Path, directory: &Path, patience: Duration) -> OpenError {
+    let who = match tenants(home, directory, None).first() {
+        Some(tenant) => format!("another sandbox ({})", tenant.id),
+        None => "another sandbox".to_owned(),
+    };
+    let (directory, waited) = (directory.display(), patience.as_secs());
+    OpenError::Occupied {
+        cause: format!("{who} works on {directory}, still after {waited} s of waiting"),
+        remedy: "let it end, or end it, and try again; or use a copy of the directory".to_owned(),
+    }
+}
+
+fn unapplied(directory: &Path, state: &Path, failure: &Failure) -> OpenError {
+    let (directory, state) = (directory.display(), state.display());
+    OpenError::Occupied {
+        cause: format!(
+            "changes that an earlier sandbox made to {directory} are not applied yet: {failure}"
+        ),
+        remedy: format!(
+            "make room or mend the permissions, and try again; or, to give those changes up, \
+             delete {state}"
+        ),
+    }
+}
