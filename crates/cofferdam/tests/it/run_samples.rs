@@ -62,7 +62,7 @@ fn csv_filter(home: &Home) {
         zip.to_str().unwrap(),
         "Write a CSV filter with sample data and tests",
     ];
-    let (_workspace, ran) = demo(home, &words);
+    let (workspace, ran) = demo(home, &words);
     let ran = ran.expect_code(0);
     let records = records(&ran.stdout);
     let ended = of_kind(&records, "tool_ended");
@@ -70,6 +70,11 @@ fn csv_filter(home: &Home) {
     let last: &Value = records.last().unwrap();
     assert_eq!(last["ending"]["verified"], true, "{last}");
     assert!(zip.is_file());
+    // As numbers 119.00 is more than 20, and as text it is less.
+    let data = workspace.join("products.csv");
+    let found = python(&workspace.join("csv_filter.py"), &[data.to_str().unwrap(), "price<20"]);
+    assert!(found.contains("Pencil") && !found.contains("119.00"), "{found}");
+    assert!(std::fs::read_to_string(data).unwrap().contains("119.00"));
 }
 
 #[test]
