@@ -107,6 +107,7 @@ impl Reading {
             Event::ModelFailed { tokens, cost, .. } if *tokens != Tokens::default() => {
                 self.pay(*tokens, *cost);
             }
+            Event::ModelUsed { tokens, cost, .. } => self.pay(*tokens, *cost),
             Event::ToolStarted { call, thread, id, .. } => {
                 if let Some(command) = self.claim(*thread, id) {
                     self.begun.insert(*call, self.about.commands.len());

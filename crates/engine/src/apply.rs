@@ -60,6 +60,7 @@ impl Run {
                     };
                 }
             }
+            Event::ModelUsed { tokens, cost, .. } => self.pay(*tokens, *cost),
             Event::ToolStarted { call, .. } => self.start_call(*call),
             Event::ToolEnded { call, thread, output, .. } => {
                 if let Some(thread) = self.thread_mut(*thread) {

@@ -78,6 +78,15 @@ pub enum Input {
         /// What was used all the same.
         tokens: Tokens,
     },
+    /// What an answer had used when the job ended before it.
+    ModelUsed {
+        /// The question.
+        request: RequestId,
+        /// In which role it was put.
+        role: Role,
+        /// What was used.
+        tokens: Tokens,
+    },
     /// A tool has ended.
     ToolEnded {
         /// The call.
@@ -246,6 +255,10 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
             let spent = cofferdam_types::Spent { time: run.elapsed(now), ..run.spent };
             let ending = delivered(ending, problem.as_deref());
             vec![Event::Ended { ending, spent, changes, delivery_problem: problem }]
+        }
+        (Stage::Ending(_), Input::ModelUsed { request, role, tokens }) => {
+            let cost = settings.role(role).price.map(|price| price.of(tokens));
+            vec![Event::ModelUsed { request, tokens, cost }]
         }
         (Stage::Working | Stage::Ending(_), Input::Note { text }) => vec![Event::Noted { text }],
         (Stage::Created | Stage::Working | Stage::Ended(_), Input::BudgetChanged { budget }) => {

@@ -1,6 +1,6 @@
 //! One question to a model, from its first byte to its last.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_engine::Input;
 use cofferdam_model::{Assembler, Model, ModelError, Request};
@@ -10,17 +10,31 @@ use tokio::sync::mpsc;
 
 use crate::drive::Notice;
 
+/// What an answer has used so far: also known when nobody waits for the rest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meter(Arc<Mutex<Tokens>>);
+
+impl Meter {
+    pub(crate) fn read(&self) -> Tokens {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, tokens: Tokens) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+}
+
 /// Asks, and passes on what comes as it comes.
 pub(crate) async fn ask(
     model: Arc<dyn Model>,
     question: Request,
     (request, thread): (RequestId, ThreadId),
+    meter: Meter,
     notices: mpsc::Sender<Notice>,
 ) -> Input {
-    let mut used = Tokens::default();
-    match listen(&*model, question, thread, &notices, &mut used).await {
+    match listen(&*model, question, thread, &notices, &meter).await {
         Ok(answer) => Input::ModelAnswered { request, answer },
-        Err(error) => Input::ModelFailed { request, failure: error.into(), tokens: used },
+        Err(error) => Input::ModelFailed { request, failure: error.into(), tokens: meter.read() },
     }
 }
 
@@ -29,7 +43,7 @@ async fn listen(
     question: Request,
     thread: ThreadId,
     notices: &mpsc::Sender<Notice>,
-    used: &mut Tokens,
+    meter: &Meter,
 ) -> Result<Answer, ModelError> {
     let mut assembler = Assembler::default();
     let mut deltas = model.ask(question);
@@ -38,7 +52,7 @@ async fn listen(
         // Nobody may be watching.
         notices.send(Notice::Delta { thread, delta: delta.clone() }).await.ok();
         assembler.push(delta)?;
-        *used = assembler.tokens();
+        meter.set(assembler.tokens());
     }
     assembler.finish()
 }

@@ -1,7 +1,7 @@
 //! The loop that drives a job: wait for something to happen, have the engine
 //! decide, make its events durable, do what it says.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,14 @@ use cofferdam_engine::{Effect, Input, Run, Settings, step};
 use cofferdam_model::{Delta, Model};
 use cofferdam_sandbox::{Backend, Files, Sandbox};
 use cofferdam_tools::Tools;
-use cofferdam_types::{CallId, Cancel, Ending, Record, Role, ThreadId, Timestamp, error_chain};
+use cofferdam_types::{
+    CallId, Cancel, Ending, Record, RequestId, Role, ThreadId, Timestamp, error_chain,
+};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use crate::ask::{Meter, ask};
 use crate::check::check;
 use crate::clock::Clock;
 use crate::journal::{Journal, JournalError};
@@ -149,6 +152,8 @@ struct Drive {
     /// Whether it is known that the sandbox's guest is gone.
     lost: bool,
     tools: Option<Arc<Tools>>,
+    /// The questions that are under way.
+    asked: BTreeMap<RequestId, (Role, Meter)>,
     clock: Clock,
     wakes: BTreeSet<Timestamp>,
     /// What has happened and was not heard yet.
@@ -166,6 +171,7 @@ impl Drive {
             sandbox: None,
             lost: false,
             tools: None,
+            asked: BTreeMap::new(),
             wakes: BTreeSet::new(),
             unheard: VecDeque::new(),
         }
@@ -246,7 +252,14 @@ impl Drive {
 
     fn finished(&mut self, done: Result<Done, tokio::task::JoinError>) -> Option<Input> {
         match done {
-            Ok(Done::Heard(input)) => Some(input),
+            Ok(Done::Heard(input)) => {
+                if let Input::ModelAnswered { request, .. } | Input::ModelFailed { request, .. } =
+                    &input
+                {
+                    self.asked.remove(request);
+                }
+                Some(input)
+            }
             Ok(Done::Opened(Ok(sandbox))) => {
                 let input = work::opened(&sandbox);
                 let sandbox = Arc::new(*sandbox);
@@ -283,9 +296,10 @@ impl Drive {
                 let question = work::question(&self.driver, thread, role, max_output);
                 let model = self.driver.models.of(role);
                 let notices = self.driver.notices.clone();
+                let meter = Meter::default();
+                self.asked.insert(request, (role, meter.clone()));
                 self.work.spawn(async move {
-                    let asked = crate::ask::ask(model, question, (request, thread), notices);
-                    Done::Heard(asked.await)
+                    Done::Heard(ask(model, question, (request, thread), meter, notices).await)
                 });
             }
             Effect::RunTool { call, thread, tool } => match &self.tools {
@@ -314,6 +328,7 @@ impl Drive {
             }
             Effect::Deliver => {
                 self.stop().await;
+                self.bill();
                 self.deliver().await;
             }
         }
@@ -325,6 +340,16 @@ impl Drive {
         self.unheard.clear();
         self.work.shutdown().await;
         self.tools = None;
+    }
+
+    /// What answers that nobody waits for any more had used is paid for too.
+    fn bill(&mut self) {
+        for (request, (role, meter)) in std::mem::take(&mut self.asked) {
+            let tokens = meter.read();
+            if tokens.total() > 0 {
+                self.unheard.push_back(Input::ModelUsed { request, role, tokens });
+            }
+        }
     }
 
     /// Hands over what there is: to whoever else wants it, then to the workspace.

@@ -139,6 +139,15 @@ pub enum Event {
         /// When it is asked again; `None`: it is not.
         retry_at: Option<Timestamp>,
     },
+    /// What an answer had used by the time nobody waited for it any more.
+    ModelUsed {
+        /// The question.
+        request: RequestId,
+        /// What was used, as far as the provider had said.
+        tokens: Tokens,
+        /// What that cost.
+        cost: Option<Usd>,
+    },
     /// A tool is about to run.
     ToolStarted {
         /// Names the call, here and in the sandbox.

@@ -106,6 +106,7 @@ fn samples() -> Vec<Event> {
             cost: None,
             retry_at: Some(Timestamp(1_700_000_002_000)),
         },
+        Event::ModelUsed { request, tokens, cost: Some(Usd::from_nanos(9)) },
         Event::ToolStarted { call, thread, id: id.clone(), tool: "bash".to_owned() },
         Event::ToolEnded { call, thread, id, output },
         Event::Planned {
@@ -182,20 +183,21 @@ fn every_kind_of_event_is_pinned() {
         Event::ModelAsked { .. } => 6,
         Event::ModelAnswered { .. } => 7,
         Event::ModelFailed { .. } => 8,
-        Event::ToolStarted { .. } => 9,
-        Event::ToolEnded { .. } => 10,
-        Event::Planned { .. } => 11,
-        Event::CheckStarted { .. } => 12,
-        Event::CheckEnded { .. } => 13,
-        Event::BudgetChanged { .. } => 14,
-        Event::ModelsChanged { .. } => 15,
-        Event::Noted { .. } => 16,
-        Event::CancelAsked { .. } => 17,
-        Event::Ending { .. } => 18,
-        Event::Ended { .. } => 19,
+        Event::ModelUsed { .. } => 9,
+        Event::ToolStarted { .. } => 10,
+        Event::ToolEnded { .. } => 11,
+        Event::Planned { .. } => 12,
+        Event::CheckStarted { .. } => 13,
+        Event::CheckEnded { .. } => 14,
+        Event::BudgetChanged { .. } => 15,
+        Event::ModelsChanged { .. } => 16,
+        Event::Noted { .. } => 17,
+        Event::CancelAsked { .. } => 18,
+        Event::Ending { .. } => 19,
+        Event::Ended { .. } => 20,
     };
     let places: Vec<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..20).collect::<Vec<_>>());
+    assert_eq!(places, (0..21).collect::<Vec<_>>());
 }
 
 #[test]

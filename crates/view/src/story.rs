@@ -184,6 +184,8 @@ impl Story {
                 let again = again.map(|after| Again { after, attempt: attempt + 1 });
                 return Heard::Failed { thread, depth: self.depth(thread), failure, again };
             }
+            // The conversation is over, so its number does not matter.
+            Event::ModelUsed { tokens, cost, .. } => self.pay(ThreadId(0), *tokens, *cost),
             Event::ToolStarted { call, thread, id, tool } => {
                 let asked = self.claim(*thread, id, tool);
                 let begun = Some((now, record.at));

@@ -90,6 +90,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         | Event::ModelAsked { .. }
         | Event::ModelAnswered { .. }
         | Event::ModelFailed { .. }
+        | Event::ModelUsed { .. }
         | Event::ToolStarted { .. }
         | Event::ToolEnded { .. }
         | Event::Planned { .. }

@@ -88,6 +88,18 @@ fn what_a_model_says_it_has_read_counts_and_not_our_guess() {
 }
 
 #[test]
+fn what_an_answer_had_used_when_the_job_was_stopped_is_paid() {
+    let mut world = World::asking(spec());
+    let request = world.question();
+    world.hear(Input::Cancel { by: cofferdam_types::Cancel::User });
+    let tokens = Tokens { input: 100, ..Tokens::default() };
+    let role = cofferdam_types::Role::Orchestrator;
+    world.hear(Input::ModelUsed { request, role, tokens });
+    world.deliver();
+    assert_eq!(world.run.spent().tokens, tokens);
+}
+
+#[test]
 fn time_is_up_in_the_middle_of_anything() {
     let time = Some(Duration::from_secs(60));
     let mut world = World::asking(with(|budget| budget.time = time));

@@ -1,0 +1,3 @@
+//! A job, driven in a real sandbox with a model that does as it is told.
+
+mod bill;
