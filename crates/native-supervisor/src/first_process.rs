@@ -115,18 +115,27 @@ impl FirstProcess<'_> {
         drop(lent);
         sys::die_with_parent().step("die with the supervisor")?;
         let flags = namespaces(plan.network);
+        // Who it is comes before what it says: the supervisor waits no longer once
+        // it was told that the process is confined.
+        let (announced, announce) =
+            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step("make a pipe")?;
         match sys::clone_process(flags, None).step("make a process with namespaces of its own")? {
             Cloned::Parent(pid, child) => {
                 wire::send(self.supervisor, &Progress::Born(pid), &[child.as_fd()])
                     .step("announce the first process")?;
-                drop(listener);
+                rustix::io::write(&announce, b"!").step("let the first process go on")?;
+                drop((listener, announced, announce));
                 self.close_socket();
                 wait(&child)?;
                 std::process::exit(0);
             }
             Cloned::Child => {
+                drop(announce);
                 settle(plan.network)?;
                 let vault = room::build_fork(plan, self.identity, lower)?;
+                if !reads(&announced) {
+                    return Err(Failure::new("whoever made the first process is gone"));
+                }
                 self.finish(plan, hold, listener, vault)
             }
         }
@@ -188,8 +197,8 @@ impl FirstProcess<'_> {
 }
 
 /// Takes one more message; `false` when there will be none.
-fn reads(supervisor: &OwnedFd) -> bool {
-    rustix::io::read(supervisor, &mut [0]).is_ok_and(|count| count > 0)
+fn reads(source: &OwnedFd) -> bool {
+    rustix::io::read(source, &mut [0]).is_ok_and(|count| count > 0)
 }
 
 /// What new namespaces need whatever the plan is.

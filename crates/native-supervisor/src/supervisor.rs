@@ -458,6 +458,7 @@ fn follow(
         };
         let mut beside = beside.into_iter();
         match progress {
+            // Comes before the rest, where it comes at all.
             Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
             Progress::Confined { store, lower, proxy, landlock } => {
                 parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
