@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use cofferdam_guest_protocol::ExecReport;
 use cofferdam_sandbox::{CallError, Command, Offsets, Process, Sandbox, StdinWriter};
-use cofferdam_types::Outcome;
+use cofferdam_types::{Outcome, error_chain};
 use tokio::time::Instant;
 
 use crate::Product;
@@ -84,7 +84,7 @@ async fn attempt(
     // What an earlier life left behind is removed by whoever comes next. That it
     // cannot be removed is no reason not to run, but one to be told.
     if let Err(error) = backend.reconcile().await {
-        streams::tell(&Problem::remains(&error).to_string());
+        streams::tell(&Problem::remains(error_chain(&error)).to_string());
     }
 
     // Another sandbox may be at work on the directory, and take its time.

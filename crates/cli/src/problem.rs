@@ -199,11 +199,11 @@ impl Problem {
     }
 
     /// What an earlier sandbox left and cannot be removed or applied.
-    pub(crate) fn remains(error: &RoomError) -> Self {
+    pub(crate) fn remains(cause: String) -> Self {
         Self::new(
             "SBX-009",
             "what an earlier sandbox left could not be cleared away",
-            error_chain(error),
+            cause,
             "make room on the disk or mend the permissions; each start of cofferdam tries again",
         )
     }

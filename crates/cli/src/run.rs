@@ -34,6 +34,10 @@ pub use models::ModelMaker;
 /// Notices that wait for the screen; then the job waits.
 const WAITING: usize = 256;
 
+/// How long bringing home what earlier sandboxes left may take. What is not home by
+/// then keeps its directory closed, so nothing begins from an older state.
+const RECONCILING: Duration = Duration::from_secs(600);
+
 /// Bytes that a task may have.
 const LONGEST_TASK: usize = 4 << 20;
 
@@ -134,8 +138,13 @@ async fn attempt(
     }
     make_workspace(&spec.place.workspace).map_err(usage)?;
     // What an earlier life left behind is brought home before anybody looks.
-    if let Err(error) = backend.reconcile().await {
-        screen.warn(&Problem::remains(&error).to_string()).await;
+    let reconciled = timeout(RECONCILING, backend.reconcile()).await;
+    let problem = match reconciled {
+        Ok(reconciled) => reconciled.err().map(|error| error_chain(&error)),
+        Err(_) => Some(format!("it took longer than {} minutes", RECONCILING.as_secs() / 60)),
+    };
+    if let Some(cause) = problem {
+        screen.warn(&Problem::remains(cause).to_string()).await;
     }
     let (job, say) = match wanted {
         Wanted::New(spec) => {
