@@ -84,6 +84,7 @@ impl Run {
                 self.spec.coder = coder.clone();
             }
             Event::BudgetChanged { budget } => self.spec.budget = budget.clone(),
+            Event::Paused => self.paused = true,
             Event::CancelAsked { by } => self.cancelled = Some(*by),
             Event::Ending { ending } => self.stage = Stage::Ending(ending.clone()),
             Event::Ended { ending, .. } => self.stage = Stage::Ended(ending.clone()),
@@ -102,6 +103,7 @@ impl Run {
     fn take_up(&mut self, only_delivers: bool) {
         let again = !matches!(self.stage, Stage::Created);
         self.sandbox = None;
+        self.paused = false;
         if self.checks == Checks::Running {
             // Checks change nothing, so they are simply run again.
             self.hand_ins = self.hand_ins.saturating_sub(1);

@@ -22,7 +22,7 @@ pub(crate) fn next(run: &Run, settings: &Settings, now: Timestamp) -> Vec<Event>
     if let Some(ending) = verdict(run, now) {
         return conclude(run, ending);
     }
-    if run.sandbox.is_none() || run.prepared.is_none() {
+    if run.sandbox.is_none() || run.prepared.is_none() || run.paused || run.held {
         return Vec::new();
     }
     for (id, thread) in run.numbered_threads() {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cofferdam_types::{
-    Cancel, CheckResult, Ending, Event, Instructions, JobSpec, LOG_VERSION, ModelName, PlanStep,
-    Record, Role, SandboxId, Skill, Spent, ThreadId, Timestamp,
+    CallId, Cancel, CheckResult, Ending, Event, Instructions, JobSpec, LOG_VERSION, ModelName,
+    PlanStep, Record, Role, SandboxId, Skill, Spent, ThreadId, Timestamp,
 };
 
-use crate::thread::Thread;
+use crate::thread::{CallState, Thread};
 
 /// A job's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub struct Run {
     pub(crate) hand_ins: u32,
     pub(crate) checks: Checks,
     pub(crate) cancelled: Option<Cancel>,
+    /// Whether it is to rest.
+    pub(crate) paused: bool,
+    /// Whether the process that works on it is about to stop.
+    pub(crate) held: bool,
     pub(crate) spent: Spent,
     /// When the last event was.
     pub(crate) last_event: Timestamp,
@@ -112,6 +116,8 @@ impl Run {
             hand_ins: 0,
             checks: Checks::Idle,
             cancelled: None,
+            paused: false,
+            held: false,
             spent: Spent::default(),
             last_event: at,
         }
@@ -162,6 +168,40 @@ impl Run {
             Stage::Ending(ending) | Stage::Ended(ending) => Some(ending),
             _ => None,
         }
+    }
+
+    /// Whether it rests, or will when nothing is under way any more.
+    #[must_use]
+    pub fn paused(&self) -> bool {
+        self.paused && self.stage == Stage::Working
+    }
+
+    /// Begins nothing new from here on, because this process is about to stop:
+    /// what is under way is still heard. Not part of the log.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// The sandbox of the process that worked on it last.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<SandboxId> {
+        self.sandbox
+    }
+
+    /// Whether the workspace was looked at: whatever it begins with is there.
+    #[must_use]
+    pub fn prepared(&self) -> bool {
+        self.prepared.is_some()
+    }
+
+    /// The calls that tools were given and that have not ended, as far as the
+    /// log knows.
+    #[must_use]
+    pub fn open_calls(&self) -> Vec<CallId> {
+        let delegated = |call: CallId| self.threads.iter().any(|coder| coder.serves == Some(call));
+        let calls = self.threads.iter().flat_map(|thread| &thread.calls);
+        let open = calls.filter(|pending| pending.state == CallState::Running);
+        open.map(|pending| pending.call).filter(|call| !delegated(*call)).collect()
     }
 
     /// The plan as it is now.

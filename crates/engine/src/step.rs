@@ -28,6 +28,9 @@ pub enum Input {
         collected: Vec<(CallId, ToolOutput)>,
         /// What the user says to it.
         say: Option<String>,
+        /// Whether it is only to end, if it was decided how it ends: nobody has
+        /// asked for more.
+        finish: bool,
     },
     /// The sandbox is there.
     SandboxOpened {
@@ -106,6 +109,8 @@ pub enum Input {
         /// What went wrong.
         problem: Option<String>,
     },
+    /// Somebody wants the job to rest.
+    Pause,
     /// Somebody wants the job to stop.
     Cancel {
         /// Who.
@@ -213,8 +218,9 @@ fn take(run: &mut Run, settings: &Settings, now: Timestamp, events: Vec<Event>, 
 
 /// The events that an input is, in the state it meets.
 fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Event> {
-    if let Input::TakeUp { version, collected, say } = input {
-        return take_up(run, now, version, collected, say);
+    if let Input::TakeUp { version, collected, say, finish } = input {
+        let finish = finish && say.is_none();
+        return take_up(run, now, version, collected, say, finish);
     }
     match (&run.stage, input) {
         (Stage::Working, Input::SandboxOpened { sandbox, backend, grade, weaknesses })
@@ -248,6 +254,7 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
         (Stage::Working, Input::Checked { results }) if run.checks == Checks::Running => {
             vec![Event::CheckEnded { attempt: run.hand_ins, results }]
         }
+        (Stage::Working, Input::Pause) if !run.paused => vec![Event::Paused],
         (Stage::Working, Input::Cancel { by }) if run.cancelled.is_none() => {
             vec![Event::CancelAsked { by }]
         }
@@ -271,18 +278,18 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
 
 /// A process takes the job up: whatever was under way then is in doubt now. Work
 /// that was done and not yet handed over is handed over, unless there is more to
-/// do; a job that was stopped before that goes on.
+/// do; a job that was stopped before that goes on, unless it is only to finish.
 fn take_up(
     run: &Run,
     now: Timestamp,
     version: String,
     mut collected: Vec<(CallId, ToolOutput)>,
     say: Option<String>,
+    finish: bool,
 ) -> Vec<Event> {
     let done = match &run.stage {
-        Stage::Ending(ending) => {
-            matches!(ending, Ending::Complete { .. } | Ending::Unverified { .. })
-        }
+        Stage::Ending(Ending::Complete { .. } | Ending::Unverified { .. }) => true,
+        Stage::Ending(_) => finish,
         _ => false,
     };
     let only_delivers = done && say.is_none();

@@ -205,6 +205,9 @@ pub enum Event {
         /// What.
         text: String,
     },
+    /// Somebody wants the job to rest. Nothing new is begun; it goes on when a
+    /// process takes it up again.
+    Paused,
     /// Somebody wants the job to stop.
     CancelAsked {
         /// Who or what, in words.

@@ -147,6 +147,7 @@ fn samples() -> Vec<Event> {
             }],
             delivery_problem: Some("disk full".to_owned()),
         },
+        Event::Paused,
     ]
 }
 
@@ -195,9 +196,10 @@ fn every_kind_of_event_is_pinned() {
         Event::CancelAsked { .. } => 18,
         Event::Ending { .. } => 19,
         Event::Ended { .. } => 20,
+        Event::Paused => 21,
     };
     let places: Vec<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..21).collect::<Vec<_>>());
+    assert_eq!(places, (0..22).collect::<Vec<_>>());
 }
 
 #[test]

@@ -221,6 +221,7 @@ impl Story {
             | Event::UserSaid { .. }
             | Event::Planned { .. }
             | Event::ModelsChanged { .. }
+            | Event::Paused
             | Event::CancelAsked { .. } => {}
         }
         Heard::Other(event)

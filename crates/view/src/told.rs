@@ -72,6 +72,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
             vec![note().own(Tone::Faint, "the job goes on with ").foreign(Tone::Faint, &models)]
         }
         Event::Noted { text } => vec![note().foreign(Tone::Faint, text).wrapped()],
+        Event::Paused => vec![note().own(Tone::Plain, words::PAUSED)],
         Event::CancelAsked { by } => vec![warning().own(Tone::Plain, words::stopping(*by))],
         Event::Ended { ending, spent, changes, delivery_problem } => Closing {
             job: story.job,

@@ -55,6 +55,9 @@ pub(crate) fn status(status: ToolStatus, begun: bool) -> &'static str {
     }
 }
 
+/// A job is to rest, as its own words.
+pub(crate) const PAUSED: &str = "pausing, as you asked; nothing new is begun until it is resumed";
+
 /// Who wants a job to stop, as the job's own words.
 pub(crate) fn stopping(by: Cancel) -> &'static str {
     match by {

@@ -31,7 +31,10 @@ enum Fate {
         millis: u64,
     },
     /// The process dies, and another takes the job up.
-    Crashed,
+    Crashed {
+        finish: bool,
+    },
+    Paused,
     Cancelled,
     UserSpoke,
 }
@@ -41,7 +44,8 @@ fn fate() -> impl Strategy<Value = Fate> {
         12 => (any::<usize>(), any::<u8>()).prop_map(|(which, how)| Fate::Answered { which, how }),
         1 => (any::<u8>(), 0..9_u32).prop_map(|(what, number)| Fate::Stray { what, number }),
         2 => (0..5_000_u64).prop_map(|millis| Fate::Waited { millis }),
-        1 => Just(Fate::Crashed),
+        1 => any::<bool>().prop_map(|finish| Fate::Crashed { finish }),
+        1 => Just(Fate::Paused),
         1 => Just(Fate::Cancelled),
         1 => Just(Fate::UserSpoke),
     ]
@@ -150,16 +154,21 @@ impl Watched {
         };
         let world = World::created(spec);
         let mut watched = Self { world, cancelled: false, ended: false, started: HashSet::new() };
-        watched.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new(), say: None });
+        watched.take_up(false);
         watched
     }
 
+    fn take_up(&mut self, finish: bool) {
+        let version = "1".to_owned();
+        self.hear(Input::TakeUp { version, collected: Vec::new(), say: None, finish });
+    }
+
     fn hear(&mut self, input: Input) {
-        let takes_up = matches!(input, Input::TakeUp { .. });
-        if takes_up {
+        if let Input::TakeUp { finish, .. } = input {
             self.ended = false;
-            // Whoever takes up a job that was stopped wants it to go on.
-            self.cancelled &= self.world.run.ending().is_none();
+            // Whoever takes up a job that was stopped wants it to go on, or says
+            // that it is only to end.
+            self.cancelled &= finish || self.world.run.ending().is_none();
         }
         let (events, effects) = self.world.hear(input);
         for event in &events {
@@ -174,6 +183,9 @@ impl Watched {
             }
         }
         for effect in &effects {
+            // Looking at the workspace goes with opening it.
+            let rests = self.world.run.paused() && *effect != Effect::Prepare;
+            assert!(!(rests && effect.starts_work()), "while it rests came {effect:?}");
             assert!(!(self.cancelled && effect.starts_work()), "after a cancel came {effect:?}");
             if let Effect::AskModel { thread, .. } = effect {
                 well_formed(self.world.run.prompt(*thread).messages);
@@ -204,16 +216,17 @@ impl Watched {
                 self.world.now = self.world.now.after(Duration::from_millis(millis));
                 self.hear(Input::Woken);
             }
-            Fate::Crashed if !self.ended => {
+            Fate::Crashed { finish } if !self.ended => {
                 self.world.run = Run::replay(&self.world.log).unwrap();
                 self.world.open.clear();
-                self.hear(Input::TakeUp {
-                    version: "2".to_owned(),
-                    collected: Vec::new(),
-                    say: None,
-                });
+                let ending = self.world.run.ending().cloned();
+                self.take_up(finish);
+                if finish {
+                    assert_eq!(self.world.run.ending(), ending.as_ref());
+                }
             }
-            Fate::Crashed => {}
+            Fate::Crashed { .. } => {}
+            Fate::Paused => self.hear(Input::Pause),
             Fate::Cancelled => self.hear(Input::Cancel { by: Cancel::User }),
             Fate::UserSpoke => self.hear(Input::UserSaid { text: "and more".to_owned() }),
         }
@@ -271,6 +284,9 @@ proptest! {
         for how in rest {
             if watched.ended {
                 break;
+            }
+            if watched.world.open.is_empty() && watched.world.run.paused() {
+                watched.take_up(true);
             }
             prop_assert!(!watched.world.open.is_empty(), "the run waits for nothing");
             watched.meet(Fate::Answered { which: 0, how });

@@ -37,6 +37,7 @@ fn a_result_that_the_sandbox_kept_is_collected() {
         version: "2".to_owned(),
         collected: vec![(CallId(1), kept)],
         say: None,
+        finish: true,
     });
     assert_eq!(world.result_of(CallId(1)), "made");
 }
@@ -105,7 +106,12 @@ fn what_is_said_to_a_job_that_was_done_is_heard() {
     world.answer(says("done"));
     world.run = Run::replay(&world.log).unwrap();
     let say = Some("and a README".to_owned());
-    world.hear(Input::TakeUp { version: "2".to_owned(), collected: Vec::new(), say });
+    world.hear(Input::TakeUp {
+        version: "2".to_owned(),
+        collected: Vec::new(),
+        say,
+        finish: false,
+    });
     world.open_sandbox();
     assert!(world.last_words(0).contains("and a README"));
     world.question();
@@ -150,4 +156,44 @@ fn a_log_with_a_gap_is_refused() {
     assert_eq!(Run::replay(&world.log[..1]), Err(ReplayError::NoBeginning));
     world.log[0].v = 99;
     assert_eq!(Run::replay(&world.log), Err(ReplayError::Newer { version: 99 }));
+}
+
+#[test]
+fn a_job_that_was_stopped_and_is_only_to_end_stays_stopped() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.hear(Input::Cancel { by: cofferdam_types::Cancel::User });
+    world.run = Run::replay(&world.log).unwrap();
+    world.hear(Input::TakeUp {
+        version: "2".to_owned(),
+        collected: Vec::new(),
+        say: None,
+        finish: true,
+    });
+    world.hear(Input::Delivered { changes: Vec::new(), problem: None });
+    assert!(matches!(world.run.ended(), Some(Ending::Cancelled { .. })));
+}
+
+#[test]
+fn a_job_that_is_paused_begins_nothing_until_it_is_taken_up() {
+    let mut world = World::asking(spec());
+    world.hear(Input::Pause);
+    let (_, effects) = world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    assert_eq!(effects, []);
+    assert!(world.run.paused());
+    world.crash();
+    assert!(!world.run.paused());
+    world.open_sandbox();
+    assert_eq!(world.running(), [CallId(1)]);
+}
+
+#[test]
+fn a_process_that_is_about_to_stop_begins_nothing_but_hears_what_comes() {
+    let mut world = World::asking(spec());
+    world.run.hold();
+    let (events, effects) = world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    assert_eq!((events.len(), effects), (1, Vec::new()));
+    world.crash();
+    world.open_sandbox();
+    assert_eq!(world.running(), [CallId(1)]);
 }

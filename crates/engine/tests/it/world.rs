@@ -82,7 +82,12 @@ impl World {
     }
 
     pub(crate) fn take_up(&mut self) {
-        self.hear(Input::TakeUp { version: "1".to_owned(), collected: Vec::new(), say: None });
+        self.hear(Input::TakeUp {
+            version: "1".to_owned(),
+            collected: Vec::new(),
+            say: None,
+            finish: false,
+        });
     }
 
     pub(crate) fn open_sandbox(&mut self) {
