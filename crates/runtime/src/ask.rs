@@ -8,7 +8,8 @@ use cofferdam_types::{Answer, RequestId, ThreadId, Tokens};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
-use crate::drive::Notice;
+use crate::driver::Notice;
+use crate::fail_point::fail_point;
 
 /// What an answer has used so far: also known when nobody waits for the rest.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +48,10 @@ async fn listen(
 ) -> Result<Answer, ModelError> {
     let mut assembler = Assembler::default();
     let mut deltas = model.ask(question);
+    fail_point("model-asked");
     while let Some(delta) = deltas.next().await {
         let delta = delta?;
+        fail_point("model-answering");
         // Nobody may be watching.
         notices.send(Notice::Delta { thread, delta: delta.clone() }).await.ok();
         assembler.push(delta)?;

@@ -49,6 +49,26 @@ pub(crate) struct Changes {
     pub(crate) incomplete: Option<&'static str>,
 }
 
+/// Everything in a workspace that began with nothing.
+pub(crate) async fn from_nothing(after: &Files) -> Result<Changes, FilesError> {
+    let (new, more) = look(after).await?;
+    let mut files = Vec::new();
+    for (path, looks) in new {
+        let lines = match files.len() < MOST_COUNTED {
+            true => content(after, &path, Some(&looks)).await.and_then(|new| count(&[], &new)),
+            false => None,
+        };
+        files.push(FileChange {
+            path: String::from_utf8_lossy(&path).into_owned(),
+            kind: ChangeKind::Added,
+            added: lines.map(|(added, _)| added),
+            removed: lines.map(|(_, removed)| removed),
+        });
+    }
+    let incomplete = more.then_some("there are too many files to list them all");
+    Ok(Changes { files, incomplete })
+}
+
 /// Compares two workspaces.
 pub(crate) async fn between(before: &Files, after: &Files) -> Result<Changes, FilesError> {
     let ((old, old_more), (new, new_more)) = tokio::try_join!(look(before), look(after))?;

@@ -8,6 +8,7 @@ use cofferdam_sandbox::{Backend, ExecResult, Sandbox, Workspace};
 use cofferdam_types::{CheckResult, Outcome, Place, error_chain};
 use tokio::time::timeout;
 
+use crate::fail_point::fail_point;
 use crate::place;
 use crate::work::OPENING;
 
@@ -34,6 +35,7 @@ pub(crate) async fn check(
             return vec![not_run(command, format!("the workspace could not be forked: {reason}"))];
         }
     };
+    fail_point("checking");
     let mut results = Vec::new();
     for command in checks {
         let result = run(&fork, command).await;

@@ -2,271 +2,243 @@
 //! decide, make its events durable, do what it says.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use cofferdam_engine::{Effect, Input, Run, Settings, step};
-use cofferdam_model::{Delta, Model};
-use cofferdam_sandbox::{Backend, Files, Sandbox};
+use cofferdam_engine::{Effect, Input, step};
+use cofferdam_sandbox::{Lifetime, Sandbox};
+use cofferdam_store::OrderId;
 use cofferdam_tools::Tools;
-use cofferdam_types::{
-    CallId, Cancel, Ending, Record, RequestId, Role, ThreadId, Timestamp, error_chain,
-};
-use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use cofferdam_types::{Event, RequestId, Role, Timestamp};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::ask::{Meter, ask};
 use crate::check::check;
 use crate::clock::Clock;
-use crate::journal::{Journal, JournalError};
+use crate::driver::{DriveError, Driven, Driver, Notice, Order, OrderKind, Origin};
+use crate::fail_point::fail_point;
+use crate::log::Log;
 use crate::work::{self, Done};
 
-/// Everything a job is driven with.
-pub struct Driver {
-    /// Its records so far, which lead to `run`.
-    pub records: Vec<Record>,
-    /// Its state.
-    pub run: Run,
-    /// What the engine needs to know besides.
-    pub settings: Settings,
-    /// The models to ask.
-    pub models: Models,
-    /// What makes its sandbox.
-    pub backend: Arc<dyn Backend>,
-    /// Where long outputs are kept.
-    pub outputs: PathBuf,
-    /// Who else gets the result, before the sandbox closes.
-    pub delivery: Option<Box<dyn Delivery>>,
-    /// What the user says to it as it is taken up.
-    pub say: Option<String>,
-    /// What people want of it.
-    pub orders: mpsc::Receiver<Order>,
-    /// Who watches. The job waits for a slow watcher.
-    pub notices: mpsc::Sender<Notice>,
-}
-
-/// The models of the roles.
-#[derive(Clone)]
-pub struct Models {
-    /// Plans, directs and judges.
-    pub orchestrator: Arc<dyn Model>,
-    /// Writes code.
-    pub coder: Arc<dyn Model>,
-}
-
-impl Models {
-    pub(crate) fn of(&self, role: Role) -> Arc<dyn Model> {
-        match role {
-            Role::Orchestrator => Arc::clone(&self.orchestrator),
-            Role::Coder => Arc::clone(&self.coder),
-        }
-    }
-}
-
-/// Something that takes the result while the sandbox is still there.
-pub trait Delivery: Send + Sync {
-    /// Takes it. An error is told to the user, and the work does not count as
-    /// handed over.
-    fn deliver<'a>(
-        &'a self,
-        files: Files,
-        records: &'a [Record],
-    ) -> BoxFuture<'a, Result<(), String>>;
-}
-
-/// What people want of a running job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// It is to stop.
-    Cancel(Cancel),
-    /// The orchestrator is to hear this.
-    Say(String),
-}
-
-/// What happens in a job, for whoever watches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// An event, now durable.
-    Record(Box<Record>),
-    /// A piece of an answer that is still coming; it may yet come to nothing.
-    Delta {
-        /// The conversation.
-        thread: ThreadId,
-        /// The piece.
-        delta: Delta,
-    },
-    /// Output of a tool that still runs. Pieces are left out when nobody keeps
-    /// up; the event at its end has what counts.
-    Output {
-        /// The call.
-        call: CallId,
-        /// The bytes.
-        bytes: Bytes,
-    },
-}
-
-/// Why a job could not be driven to its end. What was durable before is still so.
-#[derive(Debug, thiserror::Error)]
-pub enum DriveError {
-    /// Its log cannot be written.
-    #[error("the job's log cannot be written")]
-    Journal(#[from] JournalError),
-    /// A task of ours broke.
-    #[error("a part of the job broke: {0}")]
-    Broken(String),
-}
-
-/// Drives a job from where it is to its end.
+/// Drives a job from where it is until it ends, rests, or is left.
 ///
 /// # Errors
-/// When its log can no longer be written. The sandbox is closed all the same, so
-/// that the workspace has what was done.
-pub async fn drive(driver: Driver, journal: Journal) -> Result<Ending, DriveError> {
-    let mut drive = Drive::new(driver, journal);
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let say = drive.driver.say.take();
-    let mut input = Input::TakeUp { version, collected: Vec::new(), say };
+/// When its log can no longer be written. A sandbox that is owned is closed all the
+/// same, so that the workspace has what was done; one that lingers is left to
+/// whoever drives the job next.
+pub async fn drive(driver: Driver, log: impl Log + 'static) -> Result<Driven, DriveError> {
+    let mut drive = Drive::new(driver, Box::new(log));
+    let Some(collected) = drive.adopt().await else {
+        drive.leave().await;
+        return Ok(Driven::Left);
+    };
+    let opening = std::mem::take(&mut drive.driver.opening);
+    let mut heard = opening.heard;
+    let mut input = Input::TakeUp {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        collected,
+        say: opening.say,
+        finish: opening.finish,
+    };
     loop {
-        match drive.hear(input).await {
-            Ok(Some(ending)) => return Ok(ending),
+        let driven = drive.hear(input, heard.take()).await;
+        let driven = match driven {
+            Ok(None) if drive.rests() => Ok(Some(drive.rest().await)),
+            driven => driven,
+        };
+        match driven {
+            Ok(Some(driven)) => return Ok(driven),
             Ok(None) => {}
             Err(error) => {
-                drive.stop().await;
-                drive.close().await.ok();
+                drive.give_up().await;
                 return Err(error);
             }
         }
-        input = drive.next_input().await;
+        match drive.next().await {
+            Next::Input(next) => input = next,
+            Next::Order(order) => match drive.input_of(order) {
+                Some((next, stored)) => (input, heard) = (next, stored),
+                None => input = Input::Woken,
+            },
+            Next::Leave => {
+                drive.leave().await;
+                return Ok(Driven::Left);
+            }
+        }
     }
 }
 
-struct Drive {
-    driver: Driver,
+/// What happens next.
+enum Next {
+    Input(Input),
+    Order(Order),
+    /// It is time to go.
+    Leave,
+}
+
+pub(crate) struct Drive {
+    pub(crate) driver: Driver,
     work: JoinSet<Done>,
-    /// The log, but for the moments when a thread writes to it.
-    journal: Option<Journal>,
-    sandbox: Option<Arc<Sandbox>>,
+    log: Box<dyn Log>,
+    pub(crate) sandbox: Option<Arc<Sandbox>>,
     /// Whether it is known that the sandbox's guest is gone.
-    lost: bool,
-    tools: Option<Arc<Tools>>,
+    pub(crate) lost: bool,
+    pub(crate) tools: Option<Arc<Tools>>,
     /// The questions that are under way.
     asked: BTreeMap<RequestId, (Role, Meter)>,
     clock: Clock,
     wakes: BTreeSet<Timestamp>,
     /// What has happened and was not heard yet.
-    unheard: VecDeque<Input>,
+    pub(crate) unheard: VecDeque<Input>,
+    /// Orders that came before the job was taken up.
+    pub(crate) early: VecDeque<Order>,
+    /// When this process goes, whatever is under way then.
+    leaves: Option<Instant>,
 }
 
 impl Drive {
-    fn new(driver: Driver, journal: Journal) -> Self {
+    fn new(driver: Driver, log: Box<dyn Log>) -> Self {
         let last_event = driver.records.last().map_or(Timestamp(0), |record| record.at);
         Self {
             clock: Clock::start(last_event),
             driver,
             work: JoinSet::new(),
-            journal: Some(journal),
+            log,
             sandbox: None,
             lost: false,
             tools: None,
             asked: BTreeMap::new(),
             wakes: BTreeSet::new(),
             unheard: VecDeque::new(),
+            early: VecDeque::new(),
+            leaves: None,
         }
     }
 
     /// Has the engine hear an input; everything that follows is durable, then
     /// shown, then begun. The ending, once the job is over.
-    async fn hear(&mut self, input: Input) -> Result<Option<Ending>, DriveError> {
+    async fn hear(
+        &mut self,
+        input: Input,
+        heard: Option<OrderId>,
+    ) -> Result<Option<Driven>, DriveError> {
         let now = self.clock.now();
-        let step = step(&mut self.driver.run, &self.driver.settings, now, input);
-        let records = self.append(now, step.events).await?;
+        let late = words_too_late(&input);
+        let mut step = step(&mut self.driver.run, &self.driver.settings, now, input);
+        if heard.is_some() && step.events.is_empty() {
+            // Whoever gave the order is told that nothing came of it.
+            let note = Event::Noted { text: late };
+            self.driver.run.apply(now, &note);
+            step.events.push(note);
+        }
+        if step.events.iter().any(|event| matches!(event, Event::Ended { .. })) {
+            fail_point("completing");
+        }
+        self.append(now, step.events, heard).await?;
+        for effect in step.effects {
+            self.perform(effect).await;
+        }
+        Ok(self.driver.run.ended().cloned().map(Driven::Ended))
+    }
+
+    async fn append(
+        &mut self,
+        now: Timestamp,
+        events: Vec<Event>,
+        heard: Option<OrderId>,
+    ) -> Result<(), DriveError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let records = self.log.append(now, events, heard).await.map_err(DriveError::Log)?;
         for record in records {
+            match &record.event {
+                Event::ToolStarted { .. } => fail_point("tool-intent"),
+                Event::CancelAsked { .. } => fail_point("cancelling"),
+                // The sandbox may forget it now.
+                Event::ToolEnded { call, .. } => {
+                    if let Some(tools) = &self.tools {
+                        tools.acknowledge(*call);
+                    }
+                }
+                _ => {}
+            }
             self.driver.records.push(record.clone());
             // Nobody may be watching.
             self.driver.notices.send(Notice::Record(Box::new(record))).await.ok();
         }
-        for effect in step.effects {
-            self.perform(effect).await;
-        }
-        Ok(self.driver.run.ended().cloned())
-    }
-
-    /// The log waits for the disk in a thread of its own: a disk that hangs must
-    /// not keep anybody from interrupting us.
-    async fn append(
-        &mut self,
-        now: Timestamp,
-        events: Vec<cofferdam_types::Event>,
-    ) -> Result<Vec<Record>, DriveError> {
-        if events.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(mut journal) = self.journal.take() else {
-            return Err(DriveError::Broken("the log was lost".to_owned()));
-        };
-        let appended = tokio::task::spawn_blocking(move || {
-            let records = journal.append(now, events);
-            (journal, records)
-        });
-        let (journal, records) =
-            appended.await.map_err(|error| DriveError::Broken(error.to_string()))?;
-        self.journal = Some(journal);
-        Ok(records?)
+        Ok(())
     }
 
     /// What happens next.
-    async fn next_input(&mut self) -> Input {
+    async fn next(&mut self) -> Next {
         loop {
+            if let Some(order) = self.early.pop_front() {
+                return Next::Order(order);
+            }
             if let Some(input) = self.unheard.pop_front() {
-                return input;
+                return Next::Input(input);
+            }
+            if self.leaves.is_some() && self.asked.is_empty() {
+                return Next::Leave;
             }
             let wake = self.wakes.first().map(|at| at.since(self.clock.now()));
             let guest = self.sandbox.as_ref().map(|sandbox| sandbox.guest());
             let guest = guest.filter(|_| !self.lost);
+            let leaves = self.leaves;
             tokio::select! {
                 biased;
-                Some(order) = self.driver.orders.recv() => return match order {
-                    Order::Cancel(by) => Input::Cancel { by },
-                    Order::Say(text) => Input::UserSaid { text },
-                },
+                Some(order) = self.driver.orders.recv() => return Next::Order(order),
                 Some(done) = self.work.join_next() => {
-                    if let Some(input) = self.finished(done) {
-                        return input;
+                    if let Some(input) = self.finished(done).await {
+                        return Next::Input(input);
                     }
                 }
                 () = tokio::time::sleep(wake.unwrap_or(Duration::MAX)), if wake.is_some() => {
                     let now = self.clock.now();
                     self.wakes.retain(|at| *at > now);
-                    return Input::Woken;
+                    return Next::Input(Input::Woken);
                 }
+                () = until(leaves), if leaves.is_some() => return Next::Leave,
                 reason = lost(guest.as_deref()), if guest.is_some() => {
                     self.lost = true;
-                    return Input::SandboxFailed { reason };
+                    return Next::Input(Input::SandboxFailed { reason });
                 }
             }
         }
     }
 
-    fn finished(&mut self, done: Result<Done, tokio::task::JoinError>) -> Option<Input> {
+    /// The input that an order is; nothing for one that concerns this process alone.
+    fn input_of(&mut self, order: Order) -> Option<(Input, Option<OrderId>)> {
+        let input = match order.wish {
+            OrderKind::Cancel(by) => Input::Cancel { by },
+            OrderKind::Say(text) => Input::UserSaid { text },
+            OrderKind::Pause => Input::Pause,
+            OrderKind::Leave(at) => {
+                self.driver.run.hold();
+                self.leaves = Some(at);
+                return None;
+            }
+        };
+        Some((input, order.stored))
+    }
+
+    async fn finished(&mut self, done: Result<Done, tokio::task::JoinError>) -> Option<Input> {
         match done {
             Ok(Done::Heard(input)) => {
-                if let Input::ModelAnswered { request, .. } | Input::ModelFailed { request, .. } =
-                    &input
-                {
-                    self.asked.remove(request);
+                match &input {
+                    Input::ModelAnswered { request, .. } | Input::ModelFailed { request, .. } => {
+                        self.asked.remove(request);
+                    }
+                    Input::ToolEnded { .. } => fail_point("tool-ended"),
+                    _ => {}
                 }
                 Some(input)
             }
             Ok(Done::Opened(Ok(sandbox))) => {
                 let input = work::opened(&sandbox);
-                let sandbox = Arc::new(*sandbox);
-                let outputs = cofferdam_tools::Outputs::in_directory(self.driver.outputs.clone());
-                let tools = Tools::new(Arc::clone(&sandbox), Arc::new(outputs));
-                self.tools = Some(Arc::new(tools));
-                self.sandbox = Some(sandbox);
+                self.settle(*sandbox).await;
                 Some(input)
             }
             Ok(Done::Opened(Err(reason))) => Some(Input::SandboxFailed { reason }),
@@ -279,16 +251,34 @@ impl Drive {
         }
     }
 
+    /// Works in this sandbox from here on.
+    pub(crate) async fn settle(&mut self, sandbox: Sandbox) {
+        let sandbox = Arc::new(sandbox);
+        let outputs = cofferdam_tools::Outputs::in_directory(self.driver.outputs.clone());
+        let tools = Tools::new(Arc::clone(&sandbox), Arc::new(outputs));
+        self.tools = Some(Arc::new(tools));
+        self.driver.door.open(Arc::clone(&sandbox)).await;
+        self.sandbox = Some(sandbox);
+    }
+
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::OpenSandbox => {
-                let backend = Arc::clone(&self.driver.backend);
-                let place = self.driver.run.spec().place.clone();
-                self.work.spawn(work::open(backend, place));
-            }
+            Effect::OpenSandbox => match &self.sandbox {
+                Some(adopted) => self.unheard.push_back(work::opened(adopted)),
+                None => {
+                    let backend = Arc::clone(&self.driver.backend);
+                    let spec = self.workplace();
+                    let seed = match &self.driver.origin {
+                        Origin::Seed(seed) if self.driver.replant => Some(Arc::clone(seed)),
+                        _ => None,
+                    };
+                    let variables = self.driver.place.variables.clone();
+                    self.work.spawn(work::open_planted(backend, spec, variables, seed));
+                }
+            },
             Effect::Prepare => match self.sandbox.clone() {
                 Some(sandbox) => {
-                    self.work.spawn(work::prepare(sandbox));
+                    self.work.spawn(work::prepare(sandbox, self.driver.origin.clone()));
                 }
                 None => self.unheard.push_back(no_sandbox()),
             },
@@ -310,8 +300,8 @@ impl Drive {
                 None => self.unheard.push_back(no_sandbox()),
             },
             Effect::Check => {
-                let spec = self.driver.run.spec();
-                let (place, checks) = (spec.place.clone(), spec.checks.clone());
+                let place = self.driver.place.clone();
+                let checks = self.driver.run.spec().checks.clone();
                 let backend = Arc::clone(&self.driver.backend);
                 match self.sandbox.clone() {
                     Some(sandbox) => {
@@ -352,64 +342,61 @@ impl Drive {
         }
     }
 
-    /// Hands over what there is: to whoever else wants it, then to the workspace.
-    async fn deliver(&mut self) {
-        let mut problem = self.open_for_delivery().await.err();
-        let mut changes = Vec::new();
-        if let Some(sandbox) = self.sandbox.as_ref().filter(|_| !self.lost) {
-            let place = &self.driver.run.spec().place;
-            let comparing = work::changes(&*self.driver.backend, sandbox, place);
-            match work::in_time("comparing the files", comparing).await {
-                Ok(found) => {
-                    changes = found.files;
-                    self.unheard.extend(found.incomplete.map(|why| Input::Note {
-                        text: format!("the list of changes is not complete: {why}"),
-                    }));
-                }
-                Err(reason) => {
-                    let text = format!("what has changed cannot be listed: {reason}");
-                    self.unheard.push_back(Input::Note { text });
-                }
-            }
-            if let Some(delivery) = &self.driver.delivery {
-                let delivering = delivery.deliver(sandbox.files(), &self.driver.records);
-                problem = work::in_time("packing the result", delivering).await.err().or(problem);
-            }
-        }
-        if let Err(reason) = self.close().await {
-            problem = Some(problem.map_or(reason.clone(), |first| format!("{first}; {reason}")));
-        }
-        self.unheard.push_back(Input::Delivered { changes, problem });
+    /// Whether the job rests now: it is to, and nothing is under way.
+    fn rests(&self) -> bool {
+        self.driver.run.paused() && self.work.is_empty() && self.unheard.is_empty()
     }
 
-    /// A job that was taken up only to be handed over has no sandbox yet.
-    async fn open_for_delivery(&mut self) -> Result<(), String> {
-        let wanted = self.sandbox.is_none()
-            && self.driver.delivery.is_some()
-            && !matches!(self.driver.run.ending(), Some(Ending::SandboxUnavailable { .. }));
-        if wanted {
-            let backend = Arc::clone(&self.driver.backend);
-            let place = self.driver.run.spec().place.clone();
-            if let Done::Opened(opened) = work::open(backend, place).await {
-                self.sandbox = Some(Arc::new(*opened?));
-            }
-        }
-        Ok(())
+    async fn rest(&mut self) -> Driven {
+        self.stop().await;
+        // What cannot be brought home now is brought home by whoever opens the
+        // directory next.
+        self.close().await.ok();
+        Driven::Resting
     }
 
-    /// Closes the sandbox, which brings its changes to the workspace.
-    async fn close(&mut self) -> Result<(), String> {
-        let Some(sandbox) = self.sandbox.take() else { return Ok(()) };
-        let Some(sandbox) = Arc::into_inner(sandbox) else {
-            return Err("the sandbox is still in use".to_owned());
-        };
-        let closing = async { sandbox.close().await.map_err(|error| error_chain(&error)) };
-        work::in_time("closing the sandbox", closing).await
+    /// Leaves the job to the next process: what runs in the sandbox runs on.
+    async fn leave(&mut self) {
+        if self.driver.lifetime == Lifetime::Owned {
+            return self.give_up().await;
+        }
+        if let Some(sandbox) = &self.sandbox {
+            sandbox.leave();
+        }
+        self.stop().await;
+        self.driver.door.close().await;
+        self.sandbox = None;
+    }
+
+    /// The log cannot be written: nothing more can be done.
+    async fn give_up(&mut self) {
+        if self.driver.lifetime != Lifetime::Owned {
+            return Box::pin(self.leave()).await;
+        }
+        self.stop().await;
+        self.close().await.ok();
     }
 }
 
 fn no_sandbox() -> Input {
     Input::SandboxFailed { reason: "the sandbox is gone".to_owned() }
+}
+
+/// What an order's input is called in a note, if nothing comes of it.
+fn words_too_late(input: &Input) -> String {
+    match input {
+        Input::UserSaid { text } => format!("said too late to be heard: {text}"),
+        Input::Cancel { .. } => "asked to stop, and already stopping".to_owned(),
+        Input::Pause => "asked to pause, and already ending or pausing".to_owned(),
+        _ => "an order that nothing came of".to_owned(),
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn lost(guest: Option<&cofferdam_sandbox::GuestClient>) -> String {

@@ -4,15 +4,29 @@
 //! Every wait here has a deadline, and everything that was started is owned by
 //! the drive: when it ends, nothing of the job runs on.
 
+mod adopt;
 mod ask;
 mod changes;
 mod check;
 mod clock;
+mod deliver;
+mod door;
 mod drive;
+mod driver;
+mod fail_point;
 mod journal;
+mod log;
+mod outfit;
 mod place;
 mod work;
 
 pub use clock::now;
-pub use drive::{Delivery, DriveError, Driver, Models, Notice, Order, drive};
+pub use door::{Door, Visit};
+pub use drive::drive;
+pub use driver::{
+    Delivery, DriveError, Driven, Driver, Models, Notice, Opening, Order, OrderKind, Origin, Seed,
+};
+pub use fail_point::fail_point;
 pub use journal::{Journal, JournalError};
+pub use log::{JournalLog, Log, LogError};
+pub use outfit::{Outfit, engine_settings, unpriced};

@@ -4,7 +4,7 @@ use cofferdam_sandbox::{Audit, Changes, Grade, Isolation, Lifetime, Root, Spec, 
 use cofferdam_types::{Limits, Network, Place, SandboxId};
 
 /// The sandbox that a job works in.
-pub(crate) fn workplace(place: &Place) -> Spec {
+pub(crate) fn workplace(place: &Place, lifetime: Lifetime) -> Spec {
     Spec {
         id: SandboxId::generate(),
         // Commands have time-outs and output limits of their own.
@@ -16,7 +16,7 @@ pub(crate) fn workplace(place: &Place) -> Spec {
             Some(image) => Root::Image(image.clone()),
             None => Root::Host { readable: place.readable.clone() },
         },
-        lifetime: Lifetime::Owned,
+        lifetime,
         audit: Audit::On,
         require: grade(place.require.as_deref()),
     }
@@ -24,7 +24,12 @@ pub(crate) fn workplace(place: &Place) -> Spec {
 
 /// A sandbox like it, closed to the network, on another workspace.
 pub(crate) fn beside(place: &Place, workspace: Workspace) -> Spec {
-    Spec { network: Network::None, audit: Audit::Off, workspace, ..workplace(place) }
+    Spec {
+        network: Network::None,
+        audit: Audit::Off,
+        workspace,
+        ..workplace(place, Lifetime::Owned)
+    }
 }
 
 /// The grade of this name. A job's grade was checked when it was made; one that

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cofferdam_engine::Input;
 use cofferdam_model::Request;
-use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Workspace};
+use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Spec, Workspace};
 use cofferdam_tools::{Call, Tools, Watcher};
 use cofferdam_types::{
     CallId, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus, error_chain,
@@ -15,7 +15,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::changes::{self, Changes};
-use crate::drive::{Driver, Notice};
+use crate::driver::{Driver, Notice, Origin, Seed};
+use crate::fail_point::fail_point;
 use crate::place;
 
 /// How long a sandbox may take to be there.
@@ -38,13 +39,38 @@ pub(crate) enum Done {
     Opened(Result<Box<Sandbox>, String>),
 }
 
-pub(crate) async fn open(backend: Arc<dyn Backend>, place: Place) -> Done {
-    let opening = Sandbox::open(&*backend, place::workplace(&place));
+pub(crate) async fn open(
+    backend: Arc<dyn Backend>,
+    spec: Spec,
+    variables: Vec<(String, String)>,
+) -> Done {
+    let opening = async {
+        let sandbox = Sandbox::open(&*backend, spec).await;
+        fail_point("provisioning");
+        sandbox
+    };
     Done::Opened(match timeout(OPENING, opening).await {
-        Ok(Ok(sandbox)) => Ok(Box::new(sandbox.with_variables(place.variables))),
+        Ok(Ok(sandbox)) => Ok(Box::new(sandbox.with_variables(variables))),
         Ok(Err(error)) => Err(explain(&error)),
         Err(_) => Err(format!("it was not there after {} seconds", OPENING.as_secs())),
     })
+}
+
+/// The same, with something in its workspace.
+pub(crate) async fn open_planted(
+    backend: Arc<dyn Backend>,
+    spec: Spec,
+    variables: Vec<(String, String)>,
+    seed: Option<Arc<dyn Seed>>,
+) -> Done {
+    match (open(backend, spec, variables).await, seed) {
+        (Done::Opened(Ok(sandbox)), Some(seed)) => {
+            let planted =
+                in_time("unpacking what the job begins with", seed.plant(sandbox.files()));
+            Done::Opened(planted.await.map(|()| sandbox))
+        }
+        (opened, _) => opened,
+    }
 }
 
 /// Why there is no sandbox, and what would mend that.
@@ -69,7 +95,13 @@ pub(crate) fn opened(sandbox: &Sandbox) -> Input {
     }
 }
 
-pub(crate) async fn prepare(sandbox: Arc<Sandbox>) -> Done {
+pub(crate) async fn prepare(sandbox: Arc<Sandbox>, origin: Origin) -> Done {
+    if let Origin::Seed(seed) = origin {
+        let planting = in_time("unpacking what the job begins with", seed.plant(sandbox.files()));
+        if let Err(reason) = planting.await {
+            return Done::Heard(Input::Broken { reason });
+        }
+    }
     // What cannot be read in time is not there: instructions are no policy.
     let gathered = timeout(PREPARING, cofferdam_tools::gather(&sandbox)).await.unwrap_or_default();
     Done::Heard(Input::Prepared { instructions: gathered.instructions, skills: gathered.skills })
@@ -120,11 +152,22 @@ pub(crate) async fn changes(
     backend: &dyn Backend,
     sandbox: &Sandbox,
     place: &Place,
+    origin: &Origin,
 ) -> Result<Changes, String> {
-    let view = Workspace::View(place.workspace.clone());
-    let before = Sandbox::open(backend, place::beside(place, view))
+    let workspace = match origin {
+        Origin::Empty => {
+            let found = changes::from_nothing(&sandbox.files()).await;
+            return found.map_err(|error| error_chain(&error));
+        }
+        Origin::Directory => Workspace::View(place.workspace.clone()),
+        Origin::Seed(_) => Workspace::Scratch,
+    };
+    let before = Sandbox::open(backend, place::beside(place, workspace))
         .await
         .map_err(|error| error_chain(&error))?;
+    if let Origin::Seed(seed) = origin {
+        seed.plant(before.files()).await?;
+    }
     let found = changes::between(&before.files(), &sandbox.files()).await;
     before.close().await.map_err(|error| error_chain(&error))?;
     found.map_err(|error| error_chain(&error))
@@ -149,6 +192,7 @@ struct Live {
 impl Watcher for Live {
     fn output(&self, bytes: &[u8]) {
         let notice = Notice::Output { call: self.call, bytes: Bytes::copy_from_slice(bytes) };
+        fail_point("tool-running");
         // Whoever cannot keep up misses some of it; the tool does not wait.
         self.notices.try_send(notice).ok();
     }

@@ -327,6 +327,12 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Leaves a sandbox that lingers to whoever takes it up next: the connection
+    /// ends, and what runs in the sandbox runs on.
+    pub fn leave(&self) {
+        self.guest().end("the sandbox was left to another process");
+    }
+
     /// Freezes the workspace as it is now, for others to begin from.
     ///
     /// # Errors

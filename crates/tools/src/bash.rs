@@ -110,7 +110,10 @@ async fn foreground(
         };
         let deadline = allowed + PATIENCE;
         match follow(tools, &mut process, &mut recording, call.watcher, deadline).await {
-            Err(CallError::NotStarted { errno: ENOENT, .. }) if shell.is_missing(kind) => {}
+            Err(CallError::NotStarted { errno: ENOENT, .. }) if shell.is_missing(kind) => {
+                // The same call begins again with another shell.
+                acknowledge(tools, call.call);
+            }
             Err(error) => return Err(not_run(&error)),
             Ok(ending) => return Ok(output(recording, &ending, Some(allowed.as_secs())).await),
         }
@@ -143,7 +146,8 @@ async fn follow(
         while let Some(chunk) = process.next_output().await {
             record(recording, chunk, watcher);
         }
-        let report = process.wait().await?;
+        // The sandbox keeps the result until ours is in safe hands.
+        let report = process.wait_unacknowledged().await?;
         let outcome = tools.sandbox.outcome(process, &report).await?;
         Ok(Ending { outcome, left_running: report.left_running })
     };
@@ -197,4 +201,9 @@ pub(crate) async fn take_up(
         Err(CallError::Refused(Refusal::Unknown)) => None,
         Err(error) => Some(not_run(&error).output()),
     }
+}
+
+/// Lets the sandbox forget the command of a call.
+pub(crate) fn acknowledge(tools: &Tools, call: CallId) {
+    tools.sandbox.acknowledge(guest_call(call));
 }

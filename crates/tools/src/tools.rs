@@ -125,6 +125,12 @@ impl Tools {
         bash::take_up(self, call, watcher).await
     }
 
+    /// Lets the sandbox forget a call whose output is in safe hands. Until then it
+    /// can be taken up.
+    pub fn acknowledge(&self, call: CallId) {
+        bash::acknowledge(self, call);
+    }
+
     async fn dispatch(&self, call: Call<'_>) -> Result<ToolOutput, Trouble> {
         let arguments = Arguments::new(call.tool, call.arguments);
         if call.tool == bash::NAME {

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use cofferdam_engine::{RoleSettings, Run, Settings};
 use cofferdam_model::{Delta, DeltaStream, Model, ModelError, Request};
-use cofferdam_runtime::{Driver, Journal, Models, Notice, Order, drive, now};
-use cofferdam_sandbox_native::Native;
-use cofferdam_types::{
-    Budget, Cancel, Ending, Event, JobId, JobSpec, Limits, ModelName, Network, Place, Tokens,
+use cofferdam_runtime::{
+    Door, Driven, Driver, Journal, JournalLog, Models, Notice, Opening, OrderKind, Origin, drive,
+    now,
 };
+use cofferdam_sandbox::Lifetime;
+use cofferdam_sandbox_native::Native;
+use cofferdam_types::{Cancel, Ending, Event, ModelName, Tokens};
 use futures_util::stream;
 use tokio::sync::{Notify, mpsc};
 
@@ -42,35 +44,11 @@ impl Model for Silent {
     }
 }
 
-fn spec(workspace: &std::path::Path) -> JobSpec {
-    let model = ModelName("test/silent".to_owned());
-    JobSpec {
-        job: JobId::generate(),
-        task: "say something".to_owned(),
-        orchestrator: model.clone(),
-        coder: model,
-        budget: Budget { turns: 5, tokens: None, cost: None, time: None },
-        checks: Vec::new(),
-        attempts: 1,
-        place: Place {
-            workspace: workspace.to_owned(),
-            sandbox: "auto".to_owned(),
-            require: None,
-            network: Network::None,
-            limits: Limits::default(),
-            readable: Vec::new(),
-            image: None,
-            variables: Vec::new(),
-        },
-        out: None,
-    }
-}
-
 #[tokio::test]
 async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
     let home = tempfile::tempdir().unwrap();
     let workspace = tempfile::tempdir().unwrap();
-    let spec = spec(workspace.path());
+    let spec = crate::lab::spec(workspace.path());
     let taken = Arc::new(Notify::new());
     let model: Arc<dyn Model> =
         Arc::new(Silent { name: spec.orchestrator.clone(), taken: Arc::clone(&taken) });
@@ -81,6 +59,7 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
     let records = journal.append(at, vec![created]).unwrap();
     let (orders, orders_there) = mpsc::channel(4);
     let (notices_there, mut notices) = mpsc::channel(64);
+    let place = spec.place.clone();
     let driver = Driver {
         records,
         run: Run::new(spec, at),
@@ -92,15 +71,20 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
         },
         models: Models { orchestrator: Arc::clone(&model), coder: model },
         backend: Arc::new(Native::new(home.path().join("sandboxes"))),
+        place,
+        lifetime: Lifetime::Owned,
+        origin: Origin::Directory,
+        replant: false,
         outputs: home.path().join("outputs"),
         delivery: None,
-        say: None,
+        opening: Opening::default(),
+        door: Door::default(),
         orders: orders_there,
         notices: notices_there,
     };
     let stopping = async {
         taken.notified().await;
-        orders.send(Order::Cancel(Cancel::User)).await.unwrap();
+        orders.send(OrderKind::Cancel(Cancel::User).into()).await.unwrap();
     };
     let watching = async {
         let mut last = None;
@@ -111,8 +95,9 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
         }
         last
     };
-    let (ending, (), last) = tokio::join!(drive(driver, journal), stopping, watching);
-    assert_eq!(ending.unwrap(), Ending::Cancelled { by: Cancel::User });
+    let (ending, (), last) =
+        tokio::join!(drive(driver, JournalLog::from(journal)), stopping, watching);
+    assert_eq!(ending.unwrap(), Driven::Ended(Ending::Cancelled { by: Cancel::User }));
     let Some(Event::Ended { spent, .. }) = last else { panic!("{last:?}") };
     assert_eq!(spent.tokens, USED);
 }

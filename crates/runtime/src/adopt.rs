@@ -1,0 +1,72 @@
+//! Taking up the sandbox of a process that is gone, with what it has kept.
+
+use cofferdam_sandbox::{Lifetime, Sandbox};
+use cofferdam_tools::Watcher;
+use cofferdam_types::{CallId, ToolOutput};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::drive::Drive;
+use crate::driver::OrderKind;
+use crate::fail_point::fail_point;
+use crate::work::OPENING;
+
+impl Drive {
+    /// Takes up the sandbox that the process before worked in, if it is still
+    /// there, and waits for the commands that it had begun. A call of which the
+    /// sandbox knows nothing is not among the results: what became of it is not
+    /// known. `None` when this process is to stop before that: the job is then as it
+    /// was.
+    pub(crate) async fn adopt(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {
+        let lingers = self.driver.lifetime != Lifetime::Owned;
+        let Some(id) = self.driver.run.sandbox().filter(|_| lingers) else {
+            return Some(Vec::new());
+        };
+        let limits = self.workplace().limits;
+        let attaching = Sandbox::reattach(&*self.driver.backend, id, limits);
+        // One that is gone is made anew.
+        let Ok(Ok(sandbox)) = timeout(OPENING, attaching).await else { return Some(Vec::new()) };
+        self.settle(sandbox.with_variables(self.driver.place.variables.clone())).await;
+        fail_point("collecting");
+        self.collect().await
+    }
+
+    async fn collect(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {
+        let tools = self.tools.clone()?;
+        let calls = self.driver.run.open_calls();
+        let collecting = join_all(calls.into_iter().map(|call| {
+            let tools = &tools;
+            async move { Some((call, tools.take_up(call, &Nobody).await?)) }
+        }));
+        tokio::pin!(collecting);
+        loop {
+            tokio::select! {
+                collected = &mut collecting => {
+                    return Some(collected.into_iter().flatten().collect());
+                }
+                Some(order) = self.driver.orders.recv() => match order.wish {
+                    OrderKind::Leave(_) => {
+                        // Before the wait is dropped, which would end the commands.
+                        if let Some(sandbox) = &self.sandbox {
+                            sandbox.leave();
+                        }
+                        return None;
+                    }
+                    // Whoever wants the job to stop does not wait for its commands.
+                    OrderKind::Cancel(_) => {
+                        self.early.push_back(order);
+                        return Some(Vec::new());
+                    }
+                    _ => self.early.push_back(order),
+                }
+            }
+        }
+    }
+}
+
+/// Output of commands that an earlier process began is seen when they end.
+struct Nobody;
+
+impl Watcher for Nobody {
+    fn output(&self, _: &[u8]) {}
+}

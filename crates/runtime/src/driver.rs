@@ -1,0 +1,184 @@
+//! What a job is driven with, and the words between the drive and those around it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cofferdam_engine::{Run, Settings};
+use cofferdam_model::{Delta, Model};
+use cofferdam_sandbox::{Backend, Files, Lifetime, Sandbox};
+use cofferdam_store::OrderId;
+use cofferdam_types::{CallId, Cancel, Ending, Place, Record, Role, ThreadId};
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::door::Door;
+use crate::log::LogError;
+
+/// Everything a job is driven with.
+pub struct Driver {
+    /// Its records so far, which lead to `run`.
+    pub records: Vec<Record>,
+    /// Its state.
+    pub run: Run,
+    /// What the engine needs to know besides.
+    pub settings: Settings,
+    /// The models to ask.
+    pub models: Models,
+    /// What makes its sandbox.
+    pub backend: Arc<dyn Backend>,
+    /// Its sandbox: what the job says, in a directory of this machine.
+    pub place: Place,
+    /// What ends the sandbox. One that lingers is taken up again by whoever
+    /// drives the job next, with what it has kept of calls.
+    pub lifetime: Lifetime,
+    /// What its workspace began with.
+    pub origin: Origin,
+    /// Whether the workspace was lost, so that what it began with has to be put
+    /// there again.
+    pub replant: bool,
+    /// Where long outputs are kept.
+    pub outputs: PathBuf,
+    /// Who else gets the result, before the sandbox closes.
+    pub delivery: Option<Box<dyn Delivery>>,
+    /// How it is taken up.
+    pub opening: Opening,
+    /// The way into its sandbox for others.
+    pub door: Door,
+    /// What people want of it.
+    pub orders: mpsc::Receiver<Order>,
+    /// Who watches. The job waits for a slow watcher.
+    pub notices: mpsc::Sender<Notice>,
+}
+
+/// The models of the roles.
+#[derive(Clone)]
+pub struct Models {
+    /// Plans, directs and judges.
+    pub orchestrator: Arc<dyn Model>,
+    /// Writes code.
+    pub coder: Arc<dyn Model>,
+}
+
+impl Models {
+    pub(crate) fn of(&self, role: Role) -> Arc<dyn Model> {
+        match role {
+            Role::Orchestrator => Arc::clone(&self.orchestrator),
+            Role::Coder => Arc::clone(&self.coder),
+        }
+    }
+}
+
+/// What a job's workspace began with.
+#[derive(Clone)]
+pub enum Origin {
+    /// What is in its directory. Changes count from when the job was last taken
+    /// up, for that is all the directory tells.
+    Directory,
+    /// Nothing.
+    Empty,
+    /// This.
+    Seed(Arc<dyn Seed>),
+}
+
+/// What is put into a workspace before the job begins.
+pub trait Seed: Send + Sync {
+    /// Puts it there. Doing it again changes nothing.
+    fn plant(&self, files: Files) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// Something that takes the result while the sandbox is still there.
+pub trait Delivery: Send + Sync {
+    /// Takes it. An error is told to the user, and the work does not count as
+    /// handed over.
+    fn deliver<'a>(
+        &'a self,
+        sandbox: &'a Sandbox,
+        records: &'a [Record],
+    ) -> BoxFuture<'a, Result<(), String>>;
+}
+
+/// How a job is taken up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// What the user says to it.
+    pub say: Option<String>,
+    /// Whether a job that was about to end is only to end.
+    pub finish: bool,
+    /// The stored order that this answers.
+    pub heard: Option<OrderId>,
+}
+
+/// What people want of a running job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// What.
+    pub wish: OrderKind,
+    /// The stored order that it is, which is heard once its events are durable.
+    pub stored: Option<OrderId>,
+}
+
+impl From<OrderKind> for Order {
+    fn from(wish: OrderKind) -> Self {
+        Self { wish, stored: None }
+    }
+}
+
+/// What people can want of a running job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderKind {
+    /// It is to stop.
+    Cancel(Cancel),
+    /// The orchestrator is to hear this.
+    Say(String),
+    /// It is to rest as soon as nothing is under way.
+    Pause,
+    /// This process is about to stop: nothing new is begun, and once no answer is
+    /// being paid for, or at this moment, the job is left to the next process.
+    Leave(Instant),
+}
+
+/// How driving a job came to an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driven {
+    /// The job has ended.
+    Ended(Ending),
+    /// The job rests; its sandbox is closed.
+    Resting,
+    /// The job goes on with whoever takes it up next, in the sandbox it has.
+    Left,
+}
+
+/// What happens in a job, for whoever watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An event, now durable.
+    Record(Box<Record>),
+    /// A piece of an answer that is still coming; it may yet come to nothing.
+    Delta {
+        /// The conversation.
+        thread: ThreadId,
+        /// The piece.
+        delta: Delta,
+    },
+    /// Output of a tool that still runs. Pieces are left out when nobody keeps
+    /// up; the event at its end has what counts.
+    Output {
+        /// The call.
+        call: CallId,
+        /// The bytes.
+        bytes: Bytes,
+    },
+}
+
+/// Why a job could not be driven to its end. What was durable before is still so.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// Its log cannot be written.
+    #[error("the job's log cannot be written")]
+    Log(#[source] LogError),
+    /// A task of ours broke.
+    #[error("a part of the job broke: {0}")]
+    Broken(String),
+}
