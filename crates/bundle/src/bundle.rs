@@ -1,15 +1,17 @@
-//! From the sandbox's archive to the ZIP: one entry after the other.
+//! From the sandbox's archive to ours: one entry after the other.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 
 use sha2::{Digest, Sha256};
 use tar::Entry;
+use tempfile::SpooledTempFile;
 
 use crate::about::About;
-use crate::archive::{Archive, Finished};
+use crate::archive::{Archive, Finished, Format};
 use crate::component;
 use crate::entries::{Head, Heads, What, broken};
 use crate::error::BundleError;
+use crate::ignored::IgnoredPart;
 use crate::links;
 use crate::manifest::{self, FileRow, LeftOutRow, Original, Renamed, Rows, hexadecimal};
 use crate::names::{Kind, LONGEST_PATH, Named, Names};
@@ -23,6 +25,9 @@ const MOST_NAMES: u64 = 128 << 20;
 
 /// Places that the sandbox names of those it could not read.
 const NAMED_BY_SANDBOX: usize = 100;
+
+/// Bytes of the manifest that wait in memory; more wait in a file.
+const MANIFEST_IN_MEMORY: usize = 1 << 20;
 
 /// Bytes copied at once.
 const PIECE: usize = 64 << 10;
@@ -40,6 +45,9 @@ pub struct Summary {
     pub renamed: u64,
     /// What is left out, as far as it is named.
     pub left_out: u64,
+    /// Files that version control ignores and that are not there for that
+    /// reason, as far as they were counted.
+    pub ignored: u64,
     /// The manifest's name.
     pub manifest: String,
     /// Bytes of the archive itself.
@@ -52,9 +60,11 @@ pub struct Summary {
 pub(crate) fn bundle<W: Write>(
     mut source: Source,
     about: &About,
+    ignored: &IgnoredPart,
+    format: Format,
     out: W,
 ) -> Result<(Summary, W), BundleError> {
-    let mut bundle = Bundle::new(Archive::new(out));
+    let mut bundle = Bundle::new(Archive::new(format, out)?);
     if let Err(error) = bundle.take_all(&mut source) {
         // A source that failed makes an archive that looks broken.
         return Err(match error {
@@ -67,7 +77,7 @@ pub(crate) fn bundle<W: Write>(
     for (path, why) in archived.skipped {
         bundle.leave_out(&path, &why)?;
     }
-    bundle.finish(about, complete)
+    bundle.finish(about, ignored, complete)
 }
 
 struct Bundle<W: Write> {
@@ -136,7 +146,7 @@ impl<W: Write> Bundle<W> {
         // A link that is left out takes no name.
         let target = match head.what {
             What::Other(why) => return self.leave_out(&head.path, why),
-            What::Link => match links::target(&head.link, depth(&head.path)) {
+            What::Link => match links::target(&head.link, links::depth(&head.path)) {
                 Ok(target) => target,
                 Err(why) => return self.leave_out(&head.path, why),
             },
@@ -195,11 +205,32 @@ impl<W: Write> Bundle<W> {
         self.rows.left_out.push(&LeftOutRow { path, why: why.to_owned() })
     }
 
-    fn finish(mut self, about: &About, complete: bool) -> Result<(Summary, W), BundleError> {
+    fn finish(
+        mut self,
+        about: &About,
+        ignored: &IgnoredPart,
+        complete: bool,
+    ) -> Result<(Summary, W), BundleError> {
         let name = self.names.own(manifest::NAME, manifest::OTHER_NAME);
         let now = about.at.map_or(0, |at| at.0 / 1000);
-        let out = self.archive.file(&name, 0o644, now, 0)?;
-        self.rows.write(about, &name, complete, out)?;
+        // A tar archive says a file's size before its content.
+        let mut text = SpooledTempFile::new(MANIFEST_IN_MEMORY);
+        let unwritten = |error: io::Error| BundleError::spool(&error);
+        let mut buffered = BufWriter::new(&mut text);
+        self.rows.write(about, ignored, &name, complete, &mut buffered)?;
+        buffered.flush().map_err(unwritten)?;
+        drop(buffered);
+        let size = text.stream_position().map_err(unwritten)?;
+        text.rewind().map_err(unwritten)?;
+        let out = self.archive.file(&name, 0o644, now, size)?;
+        loop {
+            let count = text.read(&mut self.buffer).map_err(unwritten)?;
+            let piece = self.buffer.get(..count).unwrap_or_default();
+            if piece.is_empty() {
+                break;
+            }
+            out.write_all(piece).map_err(BundleError::Output)?;
+        }
         let comment = format!("Cofferdam job {}; the manifest is {name}", about.job);
         let Finished { out, bytes, sha256 } = self.archive.finish(&comment)?;
         let summary = Summary {
@@ -208,18 +239,13 @@ impl<W: Write> Bundle<W> {
             content_bytes: self.content_bytes,
             renamed: self.renamed,
             left_out: self.rows.left_out.count(),
+            ignored: ignored.files,
             manifest: name,
             archive_bytes: bytes,
             sha256: hexadecimal(&sha256),
         };
         Ok((summary, out))
     }
-}
-
-/// How many directories a path is below the top.
-fn depth(path: &[u8]) -> usize {
-    let parts = path.split(|byte| *byte == b'/');
-    parts.filter(|part| !part.is_empty() && *part != b".").count().saturating_sub(1)
 }
 
 #[cfg(test)]

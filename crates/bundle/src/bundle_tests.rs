@@ -82,7 +82,8 @@ fn manifest(zip: &[u8], name: &str) -> Value {
 #[test]
 fn entries_that_no_file_system_has_do_no_harm() {
     let source = source::of(&hostile(), archived(&[("pipe", "a pipe")]));
-    let (summary, out) = bundle(source, &about(), Vec::new()).unwrap();
+    let (summary, out) =
+        bundle(source, &about(), &IgnoredPart::default(), Format::Zip, Vec::new()).unwrap();
 
     let mut zip = ZipArchive::new(Cursor::new(&out)).unwrap();
     let mut found = Vec::new();
@@ -133,7 +134,14 @@ fn entries_that_no_file_system_has_do_no_harm() {
 #[test]
 fn an_empty_workspace_is_an_archive_with_a_manifest_alone() {
     let empty = Builder::new(Vec::new()).into_inner().unwrap();
-    let (summary, out) = bundle(source::of(&empty, archived(&[])), &about(), Vec::new()).unwrap();
+    let (summary, out) = bundle(
+        source::of(&empty, archived(&[])),
+        &about(),
+        &IgnoredPart::default(),
+        Format::Zip,
+        Vec::new(),
+    )
+    .unwrap();
     assert_eq!((summary.entries, summary.manifest.as_str()), (0, "MANIFEST.json"));
     let manifest = manifest(&out, "MANIFEST.json");
     assert_eq!(manifest["version"], 1);
@@ -147,7 +155,8 @@ fn an_empty_workspace_is_an_archive_with_a_manifest_alone() {
 fn a_list_that_the_sandbox_has_cut_is_said_to_be() {
     let skipped = vec![("pipe", "a pipe"); NAMED_BY_SANDBOX];
     let source = source::of(&[0; 1024], archived(&skipped));
-    let (_, out) = bundle(source, &about(), Vec::new()).unwrap();
+    let (_, out) =
+        bundle(source, &about(), &IgnoredPart::default(), Format::Zip, Vec::new()).unwrap();
     assert_eq!(manifest(&out, "MANIFEST.json")["left_out_is_complete"], false);
 }
 
@@ -166,7 +175,14 @@ fn a_source_that_ends_badly_makes_no_whole_archive() {
     ];
     for (bytes, end, expected) in cases {
         let mut out = Vec::new();
-        let error = bundle(source::of(bytes, end), &about(), &mut out).unwrap_err();
+        let error = bundle(
+            source::of(bytes, end),
+            &about(),
+            &IgnoredPart::default(),
+            Format::Zip,
+            &mut out,
+        )
+        .unwrap_err();
         assert!(expected(&error), "{error:?}");
         assert!(ZipArchive::new(Cursor::new(&out)).is_err(), "{error:?}");
     }
@@ -174,11 +190,11 @@ fn a_source_that_ends_badly_makes_no_whole_archive() {
 
 #[test]
 fn a_workspace_with_too_much_in_it_is_refused_in_words() {
-    let mut bundle = Bundle::new(Archive::new(Vec::new()));
+    let mut bundle = Bundle::new(Archive::new(Format::Zip, Vec::new()).unwrap());
     bundle.seen = MOST_ENTRIES;
     let error = bundle.take_all(&mut source::of(&hostile(), archived(&[]))).unwrap_err();
     assert!(error.to_string().starts_with("the workspace has more than 1000000 files"), "{error}");
-    let mut bundle = Bundle::new(Archive::new(Vec::new()));
+    let mut bundle = Bundle::new(Archive::new(Format::Zip, Vec::new()).unwrap());
     bundle.name_bytes = MOST_NAMES - 5;
     let error = bundle.take_all(&mut source::of(&hostile(), archived(&[]))).unwrap_err();
     assert!(matches!(error, BundleError::TooMuch { what: "bytes of file names", .. }), "{error}");

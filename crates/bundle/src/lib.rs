@@ -1,5 +1,6 @@
-//! A workspace handed over as a ZIP, with a manifest of what is in it and how it
-//! came about.
+//! Archives at the edges of a sandbox: a workspace handed over as a ZIP or a
+//! compressed tar archive, with a manifest of what is in it and how it came about;
+//! what a job changed as a patch; and an uploaded archive taken in.
 //!
 //! The archive is made while it is sent. What it takes in memory does not depend
 //! on the files' sizes: about 200 bytes for each entry, and the names. Nothing in
@@ -17,20 +18,30 @@ mod component;
 mod draft;
 mod entries;
 mod error;
+mod ignored;
+mod intake;
 mod links;
 mod manifest;
 mod moment;
 mod names;
 mod output;
+mod patch;
 mod plain;
 mod records;
 mod source;
 mod spool;
+mod tar_form;
+mod tar_zst;
 mod target;
+mod zip_form;
 
 pub use about::{About, CheckRun, CommandRun, IsolationUsed, ModelUsed, Status};
+pub use archive::Format;
 pub use bundle::Summary;
 pub use error::BundleError;
+pub use ignored::{Contents, IgnoredPart, IgnoredPlace};
+pub use intake::{IntakeError, IntakeLimits, IntakeSummary, UploadFormat, intake};
 pub use manifest::{FileRow, LeftOutRow, MANIFEST_VERSION, Original};
-pub use output::{zip_file, zip_to};
+pub use output::{Wanted, archive_file, archive_to, tar_zst_to, zip_file, zip_to};
+pub use patch::{PatchSummary, patch_to};
 pub use target::check_target;

@@ -38,6 +38,12 @@ pub(crate) fn target(target: &[u8], depth: usize) -> Result<&str, &'static str> 
     Ok(target)
 }
 
+/// How many directories a path is below the top.
+pub(crate) fn depth(path: &[u8]) -> usize {
+    let parts = path.split(|byte| *byte == b'/');
+    parts.filter(|part| !part.is_empty() && *part != b".").count().saturating_sub(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

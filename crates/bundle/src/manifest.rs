@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::about::About;
 use crate::error::BundleError;
+use crate::ignored::IgnoredPart;
 use crate::plain::Plain;
 use crate::spool::Spool;
 
@@ -72,6 +73,7 @@ struct Manifest<'a> {
     /// Whether everything that was left out is named: the sandbox names the
     /// first hundred places that it could not read.
     left_out_is_complete: bool,
+    ignored: &'a IgnoredPart,
     #[serde(flatten)]
     rows: &'a Rows,
 }
@@ -101,6 +103,7 @@ impl Rows {
     pub(crate) fn write(
         &self,
         about: &About,
+        ignored: &IgnoredPart,
         name: &str,
         left_out_is_complete: bool,
         out: &mut impl Write,
@@ -113,11 +116,12 @@ impl Rows {
             about,
             cost: about.spent.cost.to_string(),
             left_out_is_complete,
+            ignored,
             rows: self,
         };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Plain::default());
-        manifest.serialize(&mut serializer).map_err(|error| BundleError::Output(error.into()))?;
-        out.write_all(b"\n").map_err(BundleError::Output)
+        manifest.serialize(&mut serializer).map_err(|error| BundleError::spool(&error.into()))?;
+        out.write_all(b"\n").map_err(|error| BundleError::spool(&error))
     }
 }
 

@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use cofferdam_sandbox::{Audit, Changes, Lifetime, Spec, Workspace};
 use cofferdam_types::{Limits, SandboxId, Usd, UsdError, parse_duration};
 
+use crate::remote::RemoteVerb;
 use crate::sandbox_options::SandboxOptions;
+use crate::serve::ServeArguments;
 
 /// A coding agent that builds in the dry.
 #[derive(Debug, Parser)]
@@ -35,6 +37,14 @@ pub(crate) enum Verb {
     /// time-out, 125 if the sandbox could not be made, 126 and 127 if the command
     /// could not be started or found, 128+N on signal N.
     Exec(Box<ExecArguments>),
+    /// Take jobs over HTTP, for a team
+    ///
+    /// Listens on this machine alone unless told otherwise. The first start makes an
+    /// admin's token and prints it once. Jobs survive the server: what was
+    /// acknowledged goes on after a restart, in the sandboxes it had.
+    Serve(Box<ServeArguments>),
+    #[command(flatten)]
+    Remote(RemoteVerb),
     /// Try every back end for real, and say what this machine can do
     Doctor(DoctorArguments),
 }
@@ -179,7 +189,7 @@ pub(crate) struct RunArguments {
 }
 
 /// An amount of money with which something can be done.
-fn some_money(text: &str) -> Result<Usd, String> {
+pub(crate) fn some_money(text: &str) -> Result<Usd, String> {
     match text.parse() {
         Ok(Usd::ZERO) => Err("nothing can be done for nothing".to_owned()),
         Ok(amount) => Ok(amount),

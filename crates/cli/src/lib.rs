@@ -8,10 +8,13 @@ mod arguments;
 mod doctor;
 mod events;
 mod exec;
+mod exit;
 mod interruption;
 mod problem;
+mod remote;
 mod run;
 mod sandbox_options;
+mod serve;
 mod show;
 mod streams;
 mod terminal;
@@ -26,14 +29,17 @@ use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
 
-pub use run::ModelMaker;
+pub use run::{ModelMaker, make_models, outfit};
+pub use serve::{Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
 
 /// What the command line works with; the binary fills it in.
 pub struct Product {
     /// The back ends, in order of preference.
     pub backends: Vec<Arc<dyn Backend>>,
     /// What makes models.
-    pub models: Box<dyn ModelMaker>,
+    pub models: Arc<dyn ModelMaker>,
+    /// What runs servers.
+    pub server: Box<dyn Serve>,
     /// Where the product keeps its files.
     pub home: PathBuf,
 }
@@ -67,7 +73,12 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
         Ok(product) => product,
         Err(cause) => return fail(&arguments.verb, &problem::Problem::home(cause), 2),
     };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    // A job needs one thread; a server has many jobs.
+    let mut builder = match arguments.verb {
+        Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&arguments.verb, &problem::Problem::runtime(&error), 1),
     };
@@ -75,6 +86,8 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
         match arguments.verb {
             Verb::Run(arguments) => run::run(&product, *arguments).await,
             Verb::Exec(arguments) => exec::run(&product, *arguments).await,
+            Verb::Serve(arguments) => serve::run(&product, *arguments).await,
+            Verb::Remote(verb) => remote::run(&product, verb).await,
             Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
         }
     });
@@ -88,6 +101,7 @@ fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
     match verb {
         Verb::Exec(arguments) if arguments.json => told_as_json(problem),
         Verb::Run(arguments) if arguments.json => told_as_json(problem),
+        Verb::Remote(verb) if verb.json() => told_as_json(problem),
         _ => streams::tell(&problem.to_string()),
     }
     ExitCode::from(code)

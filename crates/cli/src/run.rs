@@ -3,7 +3,7 @@
 mod history;
 mod job;
 mod models;
-mod screen;
+pub(crate) mod screen;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,9 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_config::{Flags, Settings, Sources, load};
-use cofferdam_runtime::{Delivery, Driver, Journal, Notice, Order, drive};
-use cofferdam_sandbox::Files;
-use cofferdam_types::{Cancel, Ending, JobSpec, Record, error_chain};
+use cofferdam_runtime::{
+    Delivery, Door, Driven, Driver, Journal, JournalLog, Models, Notice, Opening, Order, OrderKind,
+    Origin, Outfit, drive, engine_settings, unpriced,
+};
+use cofferdam_sandbox::{Lifetime, Sandbox};
+use cofferdam_types::{Cancel, JobSpec, Record, error_chain};
 use futures_util::future::BoxFuture;
 use rustix::fs::Access;
 use tokio::sync::mpsc;
@@ -21,15 +24,17 @@ use tokio::time::{Instant, timeout};
 
 use crate::Product;
 use crate::arguments::RunArguments;
+use crate::exit as code;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::streams;
 
 use history::History;
-use screen::Screen;
+use screen::{Manner, Screen};
 
 pub(crate) use history::NotFound;
 pub use models::ModelMaker;
+pub(crate) use models::choose;
 
 /// Notices that wait for the screen; then the job waits.
 const WAITING: usize = 256;
@@ -44,19 +49,9 @@ const LONGEST_TASK: usize = 4 << 20;
 /// A failure with the exit code that goes with it.
 type Failed = (Problem, u8);
 
-/// Exit codes of jobs.
-mod code {
-    pub(super) const FAILED: u8 = 1;
-    pub(super) const USAGE: u8 = 2;
-    pub(super) const UNVERIFIED: u8 = 3;
-    pub(super) const LIMIT: u8 = 4;
-    pub(super) const MODEL: u8 = 5;
-    pub(super) const SANDBOX: u8 = 6;
-}
-
 /// Does the task; returns the exit code.
 pub(crate) async fn run(product: &Product, arguments: RunArguments) -> ExitCode {
-    let mut screen = Screen::new(&arguments);
+    let mut screen = Screen::new(Manner::of(arguments.json, arguments.quiet));
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -127,8 +122,10 @@ async fn attempt(
         None => Wanted::New(new(product, arguments, &settings, words.clone()).await?),
     };
     let spec = wanted.spec();
-    let engine = job::engine(&settings, spec);
-    job::check_prices(&engine, spec).map_err(usage)?;
+    let engine = engine_settings(outfit(&settings), spec);
+    if let Some(name) = unpriced(&engine, spec) {
+        return Err(usage(Problem::price(name)));
+    }
     let names = (&spec.orchestrator, &spec.coder);
     let models = models::make(&*product.models, &settings, &history, names).map_err(usage)?;
     let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
@@ -159,6 +156,7 @@ async fn attempt(
         earlier => screen.remember(earlier),
     }
     let outputs = product.home.join("jobs").join(job.run.spec().job.to_string()).join("outputs");
+    let place = job.run.spec().place.clone();
     let (orders, orders_here) = mpsc::channel(WAITING);
     let (notices_there, notices) = mpsc::channel(WAITING);
     let driver = Driver {
@@ -167,13 +165,40 @@ async fn attempt(
         settings: engine,
         models,
         backend,
+        place,
+        lifetime: Lifetime::Owned,
+        origin: Origin::Directory,
+        replant: false,
         outputs,
         delivery: out.map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>),
-        say,
+        opening: Opening { say, ..Opening::default() },
+        door: Door::default(),
         orders: orders_here,
         notices: notices_there,
     };
     Ok((Watched { driver, orders, notices }, job.journal))
+}
+
+/// The models of a job, for whoever drives it elsewhere than here.
+///
+/// # Errors
+/// Why they cannot be had, and what would mend that.
+pub fn make_models(
+    maker: &dyn ModelMaker,
+    settings: &Settings,
+    home: &Path,
+    spec: &JobSpec,
+) -> Result<Models, String> {
+    let names = (&spec.orchestrator, &spec.coder);
+    let made = models::make(maker, settings, &History::of(home), names);
+    made.map_err(|problem| format!("{} ({})", problem.cause, problem.remedy))
+}
+
+/// What the settings say of all jobs.
+#[must_use]
+pub fn outfit(settings: &Settings) -> Outfit<'_> {
+    let Settings { prices, max_output, retries, .. } = settings;
+    Outfit { prices, max_output: *max_output, retries: *retries }
 }
 
 /// The job that is asked for.
@@ -233,7 +258,7 @@ fn flags(arguments: &RunArguments) -> Flags {
 }
 
 /// The task itself, or what stdin says it is.
-async fn read_task(text: &str) -> Result<String, Problem> {
+pub(crate) async fn read_task(text: &str) -> Result<String, Problem> {
     let text = match text {
         "-" => streams::read_all_text(LONGEST_TASK).await.map_err(|error| {
             Problem::option(format!("the task cannot be read from stdin: {error}"))
@@ -278,7 +303,7 @@ async fn watch(
     signals: &mut Signals,
 ) -> Result<u8, Failed> {
     let Watched { driver, orders, mut notices } = watched;
-    let driving = drive(driver, journal);
+    let driving = drive(driver, JournalLog::from(journal));
     tokio::pin!(driving);
     let mut ticks = tokio::time::interval(screen::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -315,7 +340,7 @@ async fn watch(
                         _ => Cancel::System,
                     };
                     // A full queue is one nobody reads: the job is over.
-                    orders.try_send(Order::Cancel(by)).ok();
+                    orders.try_send(OrderKind::Cancel(by).into()).ok();
                 }
             },
             result = &mut driving, if ended.is_none() => ended = Some(result),
@@ -332,9 +357,10 @@ async fn watch(
         }
     }
     match ended {
-        Some(Ok(ending)) => Ok(exit_code(&ending)),
+        Some(Ok(Driven::Ended(ending))) => Ok(code::of(&ending)),
         Some(Err(error)) => Err((Problem::drive(&error), code::FAILED)),
-        None => Ok(code::FAILED),
+        // Nobody pauses or leaves a job here.
+        Some(Ok(Driven::Resting | Driven::Left)) | None => Ok(code::FAILED),
     }
 }
 
@@ -342,20 +368,6 @@ async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The exit code of an ending.
-fn exit_code(ending: &Ending) -> u8 {
-    match ending {
-        Ending::Complete { .. } => 0,
-        Ending::Failed { .. } => code::FAILED,
-        Ending::Unverified { .. } => code::UNVERIFIED,
-        Ending::LimitReached { .. } => code::LIMIT,
-        Ending::ModelUnavailable { .. } => code::MODEL,
-        Ending::SandboxUnavailable { .. } => code::SANDBOX,
-        Ending::Cancelled { by: Cancel::User } => Asked::Interrupt.exit_code(),
-        Ending::Cancelled { by: Cancel::System } => Asked::Terminate.exit_code(),
     }
 }
 
@@ -367,14 +379,14 @@ struct ZipFile {
 impl Delivery for ZipFile {
     fn deliver<'a>(
         &'a self,
-        files: Files,
+        sandbox: &'a Sandbox,
         records: &'a [Record],
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let Some(about) = cofferdam_bundle::About::from_records(records) else {
                 return Err("the log has no job".to_owned());
             };
-            let packed = cofferdam_bundle::zip_file(&files, about, &self.path).await;
+            let packed = cofferdam_bundle::zip_file(&sandbox.files(), about, &self.path).await;
             packed.map(drop).map_err(|error| error_chain(&error))
         })
     }

@@ -1,16 +1,20 @@
 //! The product as one binary: the adapters, wired to the command line.
 
 mod models;
+mod outfit;
+mod serve;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use cofferdam_cli::Product;
+use cofferdam_cli::{ModelMaker, Product};
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_native::Native;
 
 use crate::models::Adapters;
+use crate::serve::Servers;
 
 fn main() -> ExitCode {
     let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
@@ -22,7 +26,9 @@ fn main() -> ExitCode {
     }
     cofferdam_cli::main(|| {
         let backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
-        Ok(Product { backends, models: Box::new(Adapters), home: home.clone()? })
+        let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
+        let server = Box::new(Servers { models: Arc::clone(&models) });
+        Ok(Product { backends, models, server, home: home.clone()? })
     })
 }
 

@@ -12,6 +12,7 @@ use cofferdam_tools::Tools;
 use cofferdam_types::{Event, RequestId, Role, Timestamp};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::ask::{Meter, ask};
 use crate::check::check;
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::driver::{DriveError, Driven, Driver, Notice, Order, OrderKind, Origin};
 use crate::fail_point::fail_point;
 use crate::log::Log;
+use crate::spans;
 use crate::work::{self, Done};
 
 /// Drives a job from where it is until it ends, rests, or is left.
@@ -288,14 +290,20 @@ impl Drive {
                 let notices = self.driver.notices.clone();
                 let meter = Meter::default();
                 self.asked.insert(request, (role, meter.clone()));
-                self.work.spawn(async move {
-                    Done::Heard(ask(model, question, (request, thread), meter, notices).await)
-                });
+                let span = spans::turn(model.name(), max_output);
+                let asking = async move {
+                    let input = ask(model, question, (request, thread), meter, notices).await;
+                    spans::answered(&Span::current(), &input);
+                    Done::Heard(input)
+                };
+                self.work.spawn(asking.instrument(span));
             }
             Effect::RunTool { call, thread, tool } => match &self.tools {
                 Some(tools) => {
                     let notices = self.driver.notices.clone();
-                    self.work.spawn(work::run(Arc::clone(tools), call, thread, tool, notices));
+                    let span = spans::tool(&tool.name, call);
+                    let running = work::run(Arc::clone(tools), call, thread, tool, notices);
+                    self.work.spawn(running.instrument(span));
                 }
                 None => self.unheard.push_back(no_sandbox()),
             },

@@ -18,6 +18,7 @@ mod journal;
 mod log;
 mod outfit;
 mod place;
+mod spans;
 mod work;
 
 pub use clock::now;

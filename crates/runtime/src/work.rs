@@ -18,6 +18,7 @@ use crate::changes::{self, Changes};
 use crate::driver::{Driver, Notice, Origin, Seed};
 use crate::fail_point::fail_point;
 use crate::place;
+use crate::spans;
 
 /// How long a sandbox may take to be there.
 pub(crate) const OPENING: Duration = Duration::from_secs(60);
@@ -144,6 +145,7 @@ pub(crate) async fn run(
         // The engine lets no such call through.
         Err(error) => ToolOutput::text(ToolStatus::Refused, error.to_string()),
     };
+    spans::ended(&tracing::Span::current(), output.status);
     Done::Heard(Input::ToolEnded { call, output })
 }
 

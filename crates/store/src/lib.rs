@@ -7,6 +7,7 @@
 //! - Each call happens whole or not at all.
 //! - What has happened is told to whoever watches only after it is durable.
 
+pub mod blob_conformance;
 mod blobs;
 pub mod conformance;
 mod error;

@@ -1,8 +1,12 @@
-//! For tests and measurements only: a scripted model server, and fixtures.
+//! For tests and measurements only: a scripted model server, a real database
+//! server, a real browser, and fixtures.
 //!
 //! [`ScriptedServer`] stands in for every provider. It speaks the three wire
 //! formats with plain sockets and an HTTP of its own, so that each [`Fault`] is
 //! made byte by byte: nothing between the script and the socket tidies it up.
+//!
+//! [`Postgres`] is a real database server, and [`Browser`] a real browser, started for
+//! a test and removed after it.
 
 mod script;
 
@@ -15,6 +19,11 @@ mod server;
 
 mod conversation;
 
+mod browser;
+mod postgres;
+
+pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
+pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};

@@ -37,7 +37,7 @@ const NAMES: &[&[u8]] = &[
     b"dir /x",
 ];
 
-fn fill(lab: &Lab) -> UnixListener {
+pub(crate) fn fill(lab: &Lab) -> UnixListener {
     for (number, name) in NAMES.iter().enumerate() {
         lab.put(name, number.to_string());
     }
@@ -67,8 +67,13 @@ fn fill(lab: &Lab) -> UnixListener {
     UnixListener::bind(lab.path("project/socket")).unwrap()
 }
 
+/// Makes what is closed to everybody open to whoever tidies up.
+pub(crate) fn unlock(lab: &Lab) {
+    fs::set_permissions(lab.path("project/closed"), fs::Permissions::from_mode(0o700)).unwrap();
+}
+
 /// What no name in an archive may have.
-fn assert_harmless(zip: &Zip) {
+pub(crate) fn assert_harmless(zip: &Zip) {
     let mut forms = std::collections::BTreeSet::new();
     for name in zip.names() {
         assert!(!name.starts_with('/') && !name.contains(['\\', ':']), "{name:?}");
@@ -142,7 +147,7 @@ fn a_workspace_full_of_tricks_does_no_harm_and_loses_nothing() {
     assert_eq!(links, [("Dir/up", ".."), ("good", "Dir/x"), ("loop", "loop")]);
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     assert!(zip.entries.values().all(|seen| !seen.text.contains(passwd.trim())));
-    fs::set_permissions(lab.path("project/closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    unlock(&lab);
 }
 
 #[test]
@@ -155,7 +160,7 @@ fn unpacking_writes_nothing_beside_the_place_it_is_told() {
         zip_file(&sandbox.files(), about(), &out).await.unwrap();
         sandbox.close().await.unwrap();
     });
-    fs::set_permissions(lab.path("project/closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    unlock(&lab);
     let place = lab.path("place");
     fs::create_dir_all(place.join("within")).unwrap();
     let mut unzip = Command::new("unzip");

@@ -46,7 +46,15 @@ impl Lab {
 
     /// A sandbox that works on the project.
     pub(crate) async fn open(&self) -> Sandbox {
-        let workspace = Workspace::Directory(self.path("project"));
+        self.open_with(Workspace::Directory(self.path("project"))).await
+    }
+
+    /// A sandbox that looks at the project.
+    pub(crate) async fn view(&self) -> Sandbox {
+        self.open_with(Workspace::View(self.path("project"))).await
+    }
+
+    pub(crate) async fn open_with(&self, workspace: Workspace) -> Sandbox {
         let native = Native::new(self.path("sandboxes"));
         Sandbox::open(&native, Spec { workspace, ..Spec::scratch() }).await.unwrap()
     }
@@ -112,9 +120,37 @@ for entry in archive.infolist():
 print(json.dumps([found, json.load(archive.open(found[-1][0])), archive.comment.decode()]))
 ";
 
+const READ_TAR: &str = r"
+import hashlib, json, sys, tarfile
+archive = tarfile.open(sys.argv[1], 'r:')
+found, manifest = [], None
+for entry in archive:
+    kind = {tarfile.REGTYPE: 0o100000, tarfile.DIRTYPE: 0o040000, tarfile.SYMTYPE: 0o120000}
+    name = entry.name + ('/' if entry.isdir() else '')
+    content = archive.extractfile(entry).read() if entry.isreg() else entry.linkname.encode()
+    assert entry.uid == entry.gid == 0
+    found.append([name, len(content), kind[entry.type] | entry.mode,
+                  hashlib.sha256(content).hexdigest(),
+                  content[:2000].decode('utf-8', 'replace'), [entry.mtime]])
+    manifest = content
+print(json.dumps([found, json.loads(manifest), 'the manifest is ' + found[-1][0]]))
+";
+
+/// Reads a compressed tar archive with a program that is not ours.
+pub(crate) fn read_tar_zst(path: &Path) -> Zip {
+    let plain = path.with_extension("plain");
+    let mut out = fs::File::create(&plain).unwrap();
+    zstd::stream::copy_decode(fs::File::open(path).unwrap(), &mut out).unwrap();
+    read_with(READ_TAR, &plain)
+}
+
 /// Reads an archive with a program that is not ours, checksums included.
 pub(crate) fn read(path: &Path) -> Zip {
-    let output = Command::new("python3").args(["-I", "-c", READ]).arg(path).output().unwrap();
+    read_with(READ, path)
+}
+
+fn read_with(program: &str, path: &Path) -> Zip {
+    let output = Command::new("python3").args(["-I", "-c", program]).arg(path).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
     assert_eq!(errors, "", "no warnings");

@@ -5,6 +5,10 @@
 mod cancelled;
 mod contents;
 mod hostile;
+mod ignored;
+mod intake;
 mod lab;
 mod memory;
+mod patch;
+mod tar_zst;
 mod target;

@@ -8,13 +8,13 @@ use crate::lab::{Lab, about, block_on, read};
 
 /// The most memory that this process has had since it was last told to forget,
 /// in bytes.
-fn most_memory() -> u64 {
+pub(crate) fn most_memory() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-fn forget_most_memory() {
+pub(crate) fn forget_most_memory() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
 }
 

@@ -2,14 +2,11 @@
 //! to go on.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use cofferdam_config::Settings;
-use cofferdam_engine::{RoleSettings, Run, coder_specs, orchestrator_specs};
-use cofferdam_model::Family;
+use cofferdam_engine::Run;
 use cofferdam_runtime::{Journal, now};
-use cofferdam_tools::Editing;
-use cofferdam_types::{Budget, Ending, Event, JobId, JobSpec, ModelName, Place, Record, ToolSpec};
+use cofferdam_types::{Budget, Ending, Event, JobId, JobSpec, ModelName, Place, Record};
 
 use super::history::History;
 use crate::arguments::RunArguments;
@@ -17,9 +14,6 @@ use crate::problem::Problem;
 
 /// How often work may be handed in and fail a check.
 const ATTEMPTS: u32 = 5;
-
-/// The wait before a question is put again for the first time.
-const BACKOFF: Duration = Duration::from_millis(250);
 
 /// How strong an isolation can be asked for, by name.
 const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
@@ -150,40 +144,4 @@ pub(crate) fn spec(
             .transpose()
             .map_err(|error| Problem::option(format!("--out: {error}")))?,
     })
-}
-
-/// What the engine needs to know besides the job.
-pub(crate) fn engine(settings: &Settings, spec: &JobSpec) -> cofferdam_engine::Settings {
-    let role = |name: &ModelName, own: Vec<ToolSpec>| {
-        let editing = match Family::of(name) {
-            Family::Patches => Editing::Patches,
-            Family::Replacements => Editing::Replacements,
-        };
-        RoleSettings {
-            tools: cofferdam_tools::specs(editing).into_iter().chain(own).collect(),
-            price: settings.prices.price(name),
-            max_output: settings.max_output,
-        }
-    };
-    cofferdam_engine::Settings {
-        orchestrator: role(&spec.orchestrator, orchestrator_specs()),
-        coder: role(&spec.coder, coder_specs()),
-        retries: settings.retries,
-        backoff: BACKOFF,
-    }
-}
-
-/// A limit on money needs models whose prices are known.
-pub(crate) fn check_prices(
-    engine: &cofferdam_engine::Settings,
-    spec: &JobSpec,
-) -> Result<(), Problem> {
-    if spec.budget.cost.is_none() {
-        return Ok(());
-    }
-    let roles = [(&engine.orchestrator, &spec.orchestrator), (&engine.coder, &spec.coder)];
-    match roles.into_iter().find(|(role, _)| role.price.is_none()) {
-        Some((_, name)) => Err(Problem::price(name)),
-        None => Ok(()),
-    }
 }

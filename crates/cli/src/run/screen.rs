@@ -10,12 +10,33 @@ use cofferdam_view::{Happening, Style, View};
 use rustix::termios::{isatty, tcgetwinsize};
 use tokio::time::Instant;
 
-use crate::arguments::RunArguments;
 use crate::problem::Problem;
 use crate::streams::Writer;
 
 /// How often the status line is drawn anew while nothing happens.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// How a job is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// One JSON event a line.
+    Json,
+    /// For people.
+    Told,
+    /// Only what goes wrong and how it ends.
+    Quiet,
+}
+
+impl Manner {
+    /// As `--json` and `--quiet` ask for.
+    pub(crate) fn of(json: bool, quiet: bool) -> Self {
+        match (json, quiet) {
+            (true, _) => Self::Json,
+            (false, true) => Self::Quiet,
+            (false, false) => Self::Told,
+        }
+    }
+}
 
 /// The screen of one job.
 pub(crate) struct Screen {
@@ -32,11 +53,11 @@ enum Kind {
 }
 
 impl Screen {
-    pub(crate) fn new(arguments: &RunArguments) -> Self {
-        let kind = if arguments.json {
-            Kind::Json
-        } else {
-            Kind::View(Box::new(View::new(style(arguments.quiet))))
+    pub(crate) fn new(manner: Manner) -> Self {
+        let kind = match manner {
+            Manner::Json => Kind::Json,
+            Manner::Told => Kind::View(Box::new(View::new(style()))),
+            Manner::Quiet => Kind::View(Box::new(View::new(Style::Quiet))),
         };
         Self {
             kind,
@@ -92,6 +113,21 @@ impl Screen {
                 }
             }
         }
+    }
+
+    /// Shows an event as a server has stored it. One that this release does not
+    /// know can only be shown as it is.
+    pub(crate) async fn show_stored(&mut self, line: String, record: Option<Box<Record>>) {
+        match (&self.kind, record) {
+            (Kind::Json, _) => self.print(Bytes::from(line + "\n")).await,
+            (Kind::View(_), Some(record)) => self.show(&Notice::Record(record)).await,
+            (Kind::View(_), None) => {}
+        }
+    }
+
+    /// Prints a line of data.
+    pub(crate) async fn print_line(&mut self, line: &str) {
+        self.print(Bytes::from(format!("{line}\n"))).await;
     }
 
     /// Time has passed.
@@ -175,11 +211,9 @@ impl Screen {
     }
 }
 
-fn style(quiet: bool) -> Style {
+fn style() -> Style {
     let dumb = std::env::var_os("TERM").is_some_and(|kind| kind == "dumb");
-    if quiet {
-        Style::Quiet
-    } else if isatty(rustix::stdio::stderr()) && !dumb {
+    if isatty(rustix::stdio::stderr()) && !dumb {
         let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         Style::Live { width: width(), colour }
     } else {

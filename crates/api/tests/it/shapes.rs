@@ -1,0 +1,35 @@
+//! The shapes that clients in other languages rely on.
+
+use cofferdam_api::{CreateJob, Exec, Message, Resume, Scheduled, TerminalControl, TerminalSize};
+
+#[test]
+fn a_misspelt_field_is_told() {
+    let error = serde_json::from_str::<CreateJob>(r#"{"task": "x", "modell": "demo"}"#);
+    assert!(error.unwrap_err().to_string().contains("unknown field `modell`"));
+    assert!(serde_json::from_str::<Message>(r#"{"text": "x", "y": 1}"#).is_err());
+    assert!(serde_json::from_str::<Exec>(r#"{"cmd": "x"}"#).is_err());
+    assert!(serde_json::from_str::<Resume>(r#"{"turns": 1}"#).is_err());
+}
+
+#[test]
+fn a_task_alone_is_a_job() {
+    let job: CreateJob = serde_json::from_str(r#"{"task": "x"}"#).unwrap();
+    assert_eq!(job, CreateJob::task("x"));
+    assert_eq!(serde_json::to_string(&job).unwrap(), r#"{"task":"x"}"#);
+    assert!(serde_json::from_str::<CreateJob>("{}").is_err());
+}
+
+#[test]
+fn what_schedule_answers_is_fixed() {
+    let id = "019a0000-0000-7000-8000-000000000001".parse().unwrap();
+    let text = serde_json::to_string(&Scheduled { job_id: id }).unwrap();
+    assert_eq!(text, r#"{"job_id":"019a0000-0000-7000-8000-000000000001"}"#);
+}
+
+#[test]
+fn a_terminal_is_resized_by_a_named_control() {
+    let control = TerminalControl::Resize(TerminalSize { cols: 80, rows: 24 });
+    let text = r#"{"resize":{"cols":80,"rows":24}}"#;
+    assert_eq!(serde_json::to_string(&control).unwrap(), text);
+    assert_eq!(serde_json::from_str::<TerminalControl>(text).unwrap(), control);
+}

@@ -1,0 +1,160 @@
+//! The verbs that ask a server: `submit`, `list`, `status`, `logs`, `cancel`,
+//! `pause`, `resume`, `say`, `download`, `user` and `token`.
+
+mod access;
+mod download;
+mod files;
+mod list;
+mod logs;
+mod orders;
+mod problem;
+mod status;
+mod submit;
+mod table;
+mod users;
+mod watch;
+mod which;
+
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use clap::Subcommand;
+
+use crate::interruption::{Asked, Signals};
+use crate::problem::Problem;
+use crate::streams::Writer;
+use crate::{Product, exit, streams};
+
+/// A failure with the exit code that goes with it.
+type Failed = (Problem, u8);
+
+/// What a server is asked for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RemoteVerb {
+    /// Give a task to a server
+    ///
+    /// Prints the job's id. With --follow it is then shown as by `cofferdam run`,
+    /// with the same exit codes; leaving it does not stop the job.
+    Submit(Box<submit::SubmitArguments>),
+    /// List the jobs of a server, the newest first
+    List(list::ListArguments),
+    /// Show a job of a server
+    ///
+    /// The exit code is that of the job's ending, as of `cofferdam run`; 0 while it
+    /// has none.
+    Status(status::StatusArguments),
+    /// Show what happened in a job of a server
+    ///
+    /// With --follow the exit code is that of the job's ending, as of `cofferdam
+    /// run`.
+    Logs(logs::LogsArguments),
+    /// Stop a job of a server
+    Cancel(orders::OrderArguments),
+    /// Let a job of a server rest as soon as nothing is under way
+    Pause(orders::OrderArguments),
+    /// Let a job of a server go on, after a pause or although it had ended
+    Resume(orders::ResumeArguments),
+    /// Say something to a job of a server
+    Say(orders::SayArguments),
+    /// Download what a job of a server has made, also while it is worked on
+    Download(download::DownloadArguments),
+    /// Manage the users of a server; for admins
+    #[command(subcommand)]
+    User(users::UserVerb),
+    /// Manage the tokens of a server's users; for admins
+    #[command(subcommand)]
+    Token(users::TokenVerb),
+}
+
+impl RemoteVerb {
+    /// Whether everything is told as JSON.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Submit(arguments) => arguments.json,
+            Self::List(arguments) => arguments.json,
+            Self::Status(arguments) => arguments.json,
+            Self::Logs(arguments) => arguments.json,
+            Self::Cancel(arguments) | Self::Pause(arguments) => arguments.json,
+            Self::Resume(arguments) => arguments.json,
+            Self::Say(arguments) => arguments.json,
+            Self::Download(_) => false,
+            Self::User(verb) => verb.json(),
+            Self::Token(verb) => verb.json(),
+        }
+    }
+}
+
+/// Does what is asked; returns the exit code.
+pub(crate) async fn run(product: &Product, verb: RemoteVerb) -> ExitCode {
+    let json = verb.json();
+    let mut signals = match Signals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tell(json, &Problem::runtime(&error), &mut Writer::stdout()).await;
+            return ExitCode::from(exit::FAILED);
+        }
+    };
+    if let RemoteVerb::Submit(arguments) = verb {
+        return submit::run(product, *arguments, signals).await;
+    }
+    let mut out = Writer::stdout();
+    let done = tokio::select! {
+        done = attempt(product, verb, &mut out) => done,
+        // Nothing here is lost by leaving; whoever leaves knows why.
+        asked = signals.end() => Ok(asked.exit_code()),
+    };
+    let code = match &done {
+        Ok(code) | Err((_, code)) => *code,
+    };
+    let told = async {
+        if let Err((problem, _)) = &done {
+            tell(json, problem, &mut out).await;
+        }
+        out.finish().await;
+    };
+    // Only readers of ours can still keep us.
+    tokio::select! {
+        () = told => ExitCode::from(code),
+        asked = signals.insistence() => ExitCode::from(asked.map_or(code, Asked::exit_code)),
+    }
+}
+
+async fn attempt(product: &Product, verb: RemoteVerb, out: &mut Writer) -> Result<u8, Failed> {
+    match verb {
+        // It shows a job, and so needs the screen.
+        RemoteVerb::Submit(_) => Ok(exit::FAILED),
+        RemoteVerb::List(arguments) => list::run(product, &arguments, out).await,
+        RemoteVerb::Status(arguments) => status::run(product, &arguments, out).await,
+        RemoteVerb::Logs(arguments) => logs::run(product, &arguments, out).await,
+        RemoteVerb::Cancel(arguments) => orders::cancel(product, &arguments, out).await,
+        RemoteVerb::Pause(arguments) => orders::pause(product, &arguments, out).await,
+        RemoteVerb::Resume(arguments) => orders::resume(product, &arguments, out).await,
+        RemoteVerb::Say(arguments) => orders::say(product, &arguments, out).await,
+        RemoteVerb::Download(arguments) => download::run(product, &arguments, out).await,
+        RemoteVerb::User(verb) => users::user(product, &verb, out).await,
+        RemoteVerb::Token(verb) => users::token(product, &verb, out).await,
+    }
+}
+
+async fn tell(json: bool, problem: &Problem, out: &mut Writer) {
+    if json {
+        out.write(crate::events::Event::Failed { problem }.line()).await;
+    } else {
+        streams::tell(&cofferdam_view::tame(&problem.to_string()));
+    }
+}
+
+/// Prints text, with a line's end.
+async fn print(out: &mut Writer, text: &str) {
+    out.write(Bytes::from(format!("{text}\n"))).await;
+}
+
+/// Prints a value as a line of JSON.
+async fn print_json(out: &mut Writer, value: &impl serde::Serialize) {
+    print(out, &json_line(value)).await;
+}
+
+fn json_line(value: &impl serde::Serialize) -> String {
+    // Everything that a server answers has a JSON form.
+    serde_json::to_string(value).unwrap_or_default()
+}

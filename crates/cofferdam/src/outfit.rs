@@ -1,0 +1,198 @@
+//! What jobs of a server are done with, as its configuration has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cofferdam_cli::{ModelMaker, make_models, outfit};
+use cofferdam_config::{BUILT_IN_MODELS, Settings};
+use cofferdam_fleet::{Outfit, Wish, WishError};
+use cofferdam_runtime::{Models, engine_settings, unpriced};
+use cofferdam_sandbox::Backend;
+use cofferdam_types::{
+    Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
+};
+
+/// How often work may be handed in and fail a check, if nobody says otherwise.
+const ATTEMPTS: u32 = 5;
+
+/// How strong an isolation can be asked for, by name.
+const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
+
+/// What jobs are done with.
+pub(crate) struct Settled {
+    pub(crate) maker: Arc<dyn ModelMaker>,
+    pub(crate) settings: Settings,
+    /// The models of jobs that name none.
+    pub(crate) defaults: Option<(ModelName, ModelName)>,
+    pub(crate) backends: Vec<Arc<dyn Backend>>,
+    pub(crate) home: PathBuf,
+    /// Whether jobs may ask for any network.
+    pub(crate) open_network: bool,
+}
+
+fn refused(cause: impl Into<String>, remedy: impl Into<String>) -> WishError {
+    WishError { cause: cause.into(), remedy: remedy.into() }
+}
+
+impl Settled {
+    fn models_of(&self, wish: &Wish) -> Result<(ModelName, ModelName), WishError> {
+        let default = self.defaults.as_ref();
+        let orchestrator = match (&wish.model, default) {
+            (Some(name), _) => self.known(name)?,
+            (None, Some((orchestrator, _))) => orchestrator.clone(),
+            (None, None) => {
+                let error = self.settings.no_model();
+                let remedy = "name a model that the server knows, or \"demo\" for a sample task";
+                return Err(refused(error_chain(&error), remedy));
+            }
+        };
+        let coder = match (&wish.coder, &wish.model, default) {
+            (Some(name), ..) => self.known(name)?,
+            (None, None, Some((_, coder))) => coder.clone(),
+            _ => orchestrator.clone(),
+        };
+        Ok((orchestrator, coder))
+    }
+
+    /// A model that can be asked.
+    fn known(&self, name: &str) -> Result<ModelName, WishError> {
+        let name = ModelName(name.to_owned());
+        if BUILT_IN_MODELS.contains(&name.provider()) {
+            return Ok(name);
+        }
+        let found = self.settings.endpoint(&name);
+        found.map_err(|error| refused(error_chain(&error), error.remedy()))?;
+        Ok(name)
+    }
+
+    fn network(&self, wish: &Wish) -> Result<Network, WishError> {
+        let network = wish.network.as_ref().unwrap_or(&self.settings.sandbox.network);
+        let remedy = "name the hosts that are needed: allow:HOST[:PORT],…, or have the server \
+                      started with --allow-open-network";
+        match network {
+            _ if self.open_network => {}
+            // What the server's owner has set is theirs to allow.
+            network if *network == self.settings.sandbox.network => {}
+            Network::Open => return Err(refused("this server keeps jobs off the network", remedy)),
+            Network::Allow(rules) => {
+                let addresses =
+                    rules.iter().any(|rule| matches!(rule.host, HostPattern::Address(_)));
+                if addresses {
+                    let cause = "this server lets jobs reach names, not addresses";
+                    return Err(refused(cause, remedy));
+                }
+            }
+            Network::None => {}
+        }
+        Ok(network.clone())
+    }
+
+    fn limits(&self, wish: &Wish) -> Result<Limits, WishError> {
+        let most = &self.settings.sandbox.limits;
+        Ok(Limits {
+            memory: at_most("memory", wish.memory, most.memory)?,
+            milli_cpus: at_most("cpus", wish.milli_cpus, most.milli_cpus)?,
+            pids: at_most("pids", wish.pids, most.pids)?,
+            disk: at_most("disk", wish.disk, most.disk)?,
+            ..most.clone()
+        })
+    }
+}
+
+fn at_most<N: Copy + PartialOrd + std::fmt::Display>(
+    what: &str,
+    wanted: Option<N>,
+    most: N,
+) -> Result<N, WishError> {
+    match wanted {
+        Some(wanted) if wanted > most => Err(refused(
+            format!("{what}: {wanted} is more than this server gives a job"),
+            format!("ask for at most {most}"),
+        )),
+        Some(wanted) => Ok(wanted),
+        None => Ok(most),
+    }
+}
+
+impl Outfit for Settled {
+    fn spec(&self, wish: &Wish, job: JobId, workspace: PathBuf) -> Result<JobSpec, WishError> {
+        if wish.task.trim().is_empty() {
+            return Err(refused("the task is empty", "say what is to be done"));
+        }
+        let (orchestrator, coder) = self.models_of(wish)?;
+        let sandbox = wish.sandbox.clone();
+        let sandbox = sandbox.unwrap_or_else(|| self.settings.sandbox.backend.clone());
+        self.backend(&sandbox).map_err(|cause| refused(cause, "leave `sandbox` out"))?;
+        let require = wish.require.clone().or_else(|| self.settings.sandbox.require.clone());
+        if let Some(grade) = require.as_deref()
+            && !GRADES.contains(&grade)
+        {
+            let remedy = format!("use one of: {}", GRADES.join(", "));
+            return Err(refused(format!("require: {grade:?} is no grade"), remedy));
+        }
+        let usual = &self.settings.budget;
+        let spec = JobSpec {
+            job,
+            task: wish.task.clone(),
+            orchestrator,
+            coder,
+            budget: Budget {
+                turns: wish.turns.unwrap_or(usual.turns),
+                tokens: wish.tokens.or(usual.tokens),
+                cost: wish.cost.or(usual.cost),
+                time: wish.time.or(usual.time),
+            },
+            checks: wish.checks.clone(),
+            attempts: wish.attempts.unwrap_or(ATTEMPTS),
+            place: Place {
+                workspace,
+                sandbox,
+                require,
+                network: self.network(wish)?,
+                limits: self.limits(wish)?,
+                readable: Vec::new(),
+                image: None,
+                variables: wish.variables.clone(),
+            },
+            out: None,
+        };
+        match unpriced(&self.engine(&spec), &spec) {
+            Some(name) => Err(refused(
+                format!("what {name} costs is not known, so the cost cannot be limited"),
+                "leave the limit on cost out, or have its price set in the server's configuration",
+            )),
+            None => Ok(spec),
+        }
+    }
+
+    fn engine(&self, spec: &JobSpec) -> cofferdam_engine::Settings {
+        engine_settings(outfit(&self.settings), spec)
+    }
+
+    fn models(&self, spec: &JobSpec) -> Result<Models, String> {
+        make_models(&*self.maker, &self.settings, &self.home, spec)
+    }
+
+    fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String> {
+        let wanted = |backend: &&Arc<dyn Backend>| name == "auto" || backend.name() == name;
+        let found = self.backends.iter().find(wanted).cloned();
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.backends.iter().map(|backend| backend.name()).collect();
+            format!("there is no back end {name:?}; there is {}", known.join(", "))
+        })
+    }
+
+    fn backends(&self) -> Vec<Arc<dyn Backend>> {
+        self.backends.clone()
+    }
+
+    fn model_names(&self) -> Vec<String> {
+        let mut names = vec!["demo".to_owned()];
+        if let Some((orchestrator, coder)) = &self.defaults {
+            names.extend([orchestrator.0.clone(), coder.0.clone()]);
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+}

@@ -1,0 +1,147 @@
+//! What is kept of a job when it ends: the project as a ZIP, and the trail of what
+//! was done in its sandbox.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use cofferdam_bundle::About;
+use cofferdam_runtime::{Delivery, fail_point, now};
+use cofferdam_sandbox::Sandbox;
+use cofferdam_store::{Artifact, BlobKey, BlobWriter};
+use cofferdam_types::{JobId, Record, error_chain};
+use futures_util::future::BoxFuture;
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use tokio_util::sync::PollSender;
+
+use crate::fleet::Fleet;
+
+/// The project.
+pub(crate) const ZIP: &str = "output.zip";
+
+/// What was done in the sandbox, a JSON record a line.
+pub(crate) const TRAIL: &str = "audit.jsonl";
+
+/// Pieces of an archive that wait to be written.
+const WAITING: usize = 4;
+
+/// Keeps the result in the store.
+pub(crate) struct Kept {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) job: JobId,
+    pub(crate) epoch: u64,
+}
+
+impl Delivery for Kept {
+    fn deliver<'a>(
+        &'a self,
+        sandbox: &'a Sandbox,
+        records: &'a [Record],
+    ) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let (zip, trail) = tokio::join!(self.zip(sandbox, records), self.trail(sandbox));
+            zip.and(trail)
+        })
+    }
+}
+
+impl Kept {
+    async fn zip(&self, sandbox: &Sandbox, records: &[Record]) -> Result<(), String> {
+        let about = About::from_records(records).ok_or("the log has no job")?;
+        let mut writer = self.create(ZIP).await?;
+        let (out, mut pieces) = pipe();
+        let files = sandbox.files();
+        let packing = async {
+            let packed = cofferdam_bundle::zip_to(&files, about, out).await;
+            packed.map(drop).map_err(|error| error_chain(&error))
+        };
+        let writing = async {
+            while let Some(piece) = pieces.recv().await {
+                fail_point("zipping");
+                writer.write(piece).await.map_err(|error| error_chain(&error))?;
+            }
+            Ok::<_, String>(writer)
+        };
+        let (packed, written) = tokio::join!(packing, writing);
+        // Where the disk failed, that is why packing did.
+        let writer = written?;
+        packed?;
+        self.keep(ZIP, writer).await
+    }
+
+    async fn trail(&self, sandbox: &Sandbox) -> Result<(), String> {
+        let records = sandbox.audit().await.map_err(|error| error_chain(&error))?;
+        let mut text = Vec::new();
+        for record in records {
+            serde_json::to_writer(&mut text, &record).map_err(|error| error.to_string())?;
+            text.push(b'\n');
+        }
+        let mut writer = self.create(TRAIL).await?;
+        writer.write(Bytes::from(text)).await.map_err(|error| error_chain(&error))?;
+        self.keep(TRAIL, writer).await
+    }
+
+    /// A name that no earlier life has written under: what the row of an earlier one
+    /// names stays as it is until the row names this.
+    async fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>, String> {
+        let words = ["jobs", &self.job.to_string(), &format!("{}-{name}", self.epoch)];
+        let key = BlobKey::of(&words).ok_or("the artifact has no name")?;
+        self.fleet.blobs.create(key).await.map_err(|error| error_chain(&error))
+    }
+
+    async fn keep(&self, name: &str, writer: Box<dyn BlobWriter>) -> Result<(), String> {
+        let store = &self.fleet.store;
+        let blob = writer.finish().await.map_err(|error| error_chain(&error))?;
+        let before = store.artifacts(self.job).await.map_err(|error| error_chain(&error))?;
+        let before = before.into_iter().find(|artifact| artifact.name == name);
+        let artifact =
+            Artifact { job: self.job, name: name.to_owned(), blob: blob.clone(), at: now() };
+        store.keep_artifact(artifact).await.map_err(|error| error_chain(&error))?;
+        if let Some(before) = before.filter(|before| before.blob.key != blob.key) {
+            // One that is left behind takes room and does no harm.
+            self.fleet.blobs.remove(&before.blob.key).await.ok();
+        }
+        Ok(())
+    }
+}
+
+/// A way for bytes that are made in one place and taken in another.
+pub(crate) fn pipe() -> (PipeWriter, mpsc::Receiver<Bytes>) {
+    let (sender, receiver) = mpsc::channel(WAITING);
+    (PipeWriter { sender: PollSender::new(sender) }, receiver)
+}
+
+/// The end of a pipe that is written to.
+pub(crate) struct PipeWriter {
+    sender: PollSender<Bytes>,
+}
+
+impl AsyncWrite for PipeWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
+        match self.sender.poll_reserve(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(_)) => Poll::Ready(Err(gone())),
+            Poll::Ready(Ok(())) => {
+                let sent = self.sender.send_item(Bytes::copy_from_slice(bytes));
+                Poll::Ready(sent.map(|()| bytes.len()).map_err(|_| gone()))
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.sender.close();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,275 @@
+//! One job under its lease: from its log to its end, or to wherever this server
+//! has to leave it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_engine::Run;
+use cofferdam_runtime::{
+    Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, drive, fail_point, now,
+};
+use cofferdam_sandbox::{Backend, Lifetime};
+use cofferdam_store::{Lease, Line, OrderId, StoreError};
+use cofferdam_types::{Budget, Event, JobId, Place, Record, Timestamp, error_chain};
+use tokio::sync::mpsc;
+use tracing::Instrument;
+
+use crate::data::make_private;
+use crate::delivery::Kept;
+use crate::fleet::Fleet;
+use crate::log::StoredLog;
+use crate::missing::{NoBackend, NoModel};
+use crate::running::{ORDERS, Place as RunningPlace};
+use crate::seed::Uploaded;
+
+/// Events read from the store at once.
+const PAGE: u32 = 512;
+
+/// Lives of servers that a job may outlast without anything being done in them: one that
+/// takes its server down each time is given up.
+const FRUITLESS_LIVES: usize = 20;
+
+/// How long a job that nothing happens in is waited for. Longer than anything that it
+/// waits for itself.
+const WATCHDOG: Duration = Duration::from_secs(30 * 60);
+
+/// Works on a job until it ends or is left, and gives its lease back.
+pub(crate) async fn work(fleet: Arc<Fleet>, lease: Lease) {
+    let (job, epoch) = (lease.job.id, lease.job.epoch);
+    let span = tracing::info_span!(
+        "job",
+        otel.name = "invoke_agent cofferdam",
+        gen_ai.operation.name = "invoke_agent",
+        gen_ai.conversation.id = %job,
+        %job,
+        epoch,
+    );
+    let worked = async {
+        match attempt(&fleet, &lease).await {
+            Ok(driven) => tracing::info!(how = words(&driven), "done with the job"),
+            // Taken up again when the lease has ended, here or elsewhere.
+            Err(error) => {
+                tracing::error!(error, "the job had to be left");
+                return;
+            }
+        }
+        fail_point("ended");
+        if let Err(error) = fleet.store.release(job, epoch).await {
+            tracing::warn!(%error, "the lease ends by itself");
+        }
+    };
+    worked.instrument(span).await;
+}
+
+fn words(driven: &Driven) -> &'static str {
+    match driven {
+        Driven::Ended(_) => "ended",
+        Driven::Resting => "paused",
+        Driven::Left => "left to the next server",
+    }
+}
+
+async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
+    let (job, epoch) = (lease.job.id, lease.job.epoch);
+    let (orders, orders_there) = mpsc::channel(ORDERS);
+    let place = fleet.running.add(job, epoch, orders.clone());
+    let chain = |error: StoreError| error_chain(&error);
+    let records = records(fleet, job).await.map_err(chain)?;
+    let mut run = Run::replay(&records).map_err(|error| format!("its log: {error}"))?;
+    let mut log = StoredLog {
+        store: Arc::clone(&fleet.store),
+        feed: Arc::clone(&fleet.feed),
+        job,
+        epoch,
+        next: records.last().map_or(0, |record| record.seq) + 1,
+    };
+    let mut records = records;
+    let resumed = resumption(fleet, job).await.map_err(chain)?;
+    if let Some(budget) = resumed.budget {
+        let at = now().max(records.last().map_or(Timestamp(0), |record| record.at));
+        let event = Event::BudgetChanged { budget };
+        run.apply(at, &event);
+        let appended = log.append(at, vec![event], None).await;
+        records.extend(appended.map_err(|error| error.to_string())?);
+    }
+    let here = prepare_place(fleet, lease, &run).map_err(|error| format!("its files: {error}"))?;
+    if here.moved {
+        let text = "the server that had worked on this job is gone, and its files with it: the \
+                    workspace begins again with what the job began with";
+        let at = now().max(records.last().map_or(Timestamp(0), |record| record.at));
+        let event = Event::Noted { text: text.to_owned() };
+        run.apply(at, &event);
+        let appended = log.append(at, vec![event], None).await;
+        records.extend(appended.map_err(|error| error.to_string())?);
+    }
+    let origin = match lease.job.upload {
+        Some(upload) => Origin::Seed(Arc::new(Uploaded { fleet: Arc::clone(fleet), upload })),
+        None => Origin::Empty,
+    };
+    let spec = run.spec();
+    let models = fleet.outfit.models(spec).unwrap_or_else(|cause| {
+        let model: Arc<NoModel> = Arc::new(NoModel::new(spec.orchestrator.clone(), cause));
+        Models { orchestrator: model.clone(), coder: model }
+    });
+    let driver = Driver {
+        settings: fleet.outfit.engine(spec),
+        models,
+        backend: backend(fleet, &spec.place.sandbox, &records),
+        place: here.place,
+        lifetime: Lifetime::Lingering(fleet.bounds.linger),
+        origin,
+        replant: here.moved,
+        outputs: fleet.data.job(job).join("outputs"),
+        delivery: Some(Box::new(Kept { fleet: Arc::clone(fleet), job, epoch })),
+        opening: resumed.opening,
+        door: place.door.clone(),
+        orders: orders_there,
+        notices: nobody(),
+        records,
+        run,
+    };
+    let driving = drive(driver, log);
+    let passing = pass_orders(fleet, &place, job, resumed.heard_later, orders);
+    let watching = watch(fleet, job);
+    tokio::select! {
+        driven = driving => driven.map_err(|error| error_chain(&error)),
+        () = passing => Err("its orders could not be passed on".to_owned()),
+        () = watching => Err("nothing happened in it for too long".to_owned()),
+    }
+}
+
+/// A watcher for those who look at the store instead.
+fn nobody() -> mpsc::Sender<Notice> {
+    mpsc::channel(1).0
+}
+
+/// The whole log of a job.
+async fn records(fleet: &Fleet, job: JobId) -> Result<Vec<Record>, StoreError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let after = records.last().map_or(0, |record| record.seq);
+        let page = fleet.store.events(job, after, PAGE).await?;
+        if page.is_empty() {
+            return Ok(records);
+        }
+        let read = page.iter().map(Line::record).collect::<Result<Vec<_>, _>>();
+        records.extend(read.map_err(|error| StoreError::Broken(error.to_string()))?);
+    }
+}
+
+/// How a job is taken up.
+struct Resumed {
+    opening: Opening,
+    budget: Option<Budget>,
+    /// Orders up to this one were dealt with.
+    heard_later: OrderId,
+}
+
+/// What somebody said when they wanted the job to go on.
+async fn resumption(fleet: &Fleet, job: JobId) -> Result<Resumed, StoreError> {
+    let orders = fleet.store.orders(job).await?;
+    let found = orders.into_iter().find_map(|(id, order)| match order {
+        cofferdam_store::Order::Resume { say, budget } => Some((id, say, budget)),
+        _ => None,
+    });
+    Ok(match found {
+        Some((id, say, budget)) => Resumed {
+            opening: Opening { say, finish: false, heard: Some(id) },
+            budget,
+            heard_later: id,
+        },
+        None => Resumed {
+            opening: Opening { say: None, finish: true, heard: None },
+            budget: None,
+            heard_later: OrderId(0),
+        },
+    })
+}
+
+/// Where a job works on this machine.
+struct Here {
+    place: Place,
+    /// Whether it worked elsewhere before.
+    moved: bool,
+}
+
+fn prepare_place(fleet: &Fleet, lease: &Lease, run: &Run) -> std::io::Result<Here> {
+    let place = run.spec().place.clone();
+    let workspace = fleet.data.locate(&place.workspace);
+    let moved = run.prepared() && lease.before != Some(fleet.node());
+    if moved && workspace.is_dir() {
+        // From before it went elsewhere.
+        std::fs::remove_dir_all(&workspace)?;
+    }
+    make_private(&fleet.data.job(lease.job.id))?;
+    std::fs::create_dir_all(&workspace)?;
+    Ok(Here { place: Place { workspace, ..place }, moved })
+}
+
+/// What makes the job's sandbox; one that says why there is none, if there is none.
+fn backend(fleet: &Fleet, name: &str, records: &[Record]) -> Arc<dyn Backend> {
+    let fruitful = |record: &&Record| {
+        matches!(
+            record.event,
+            Event::ModelAnswered { .. } | Event::ToolEnded { .. } | Event::Paused
+        )
+    };
+    let since = records.iter().rev().take_while(|record| !fruitful(record));
+    let lives = since.filter(|record| matches!(record.event, Event::TakenUp { .. })).count();
+    if lives >= FRUITLESS_LIVES {
+        let cause = format!("the job was given up: {lives} times a server began it and died");
+        return Arc::new(NoBackend { cause });
+    }
+    fleet.outfit.backend(name).unwrap_or_else(|cause| Arc::new(NoBackend { cause }))
+}
+
+/// Passes on what people want, as the store has it.
+async fn pass_orders(
+    fleet: &Fleet,
+    place: &RunningPlace,
+    job: JobId,
+    mut last: OrderId,
+    orders: mpsc::Sender<Order>,
+) {
+    loop {
+        match fleet.store.orders(job).await {
+            Ok(waiting) => {
+                for (id, order) in waiting {
+                    if id <= last {
+                        continue;
+                    }
+                    last = id;
+                    let wish = match order {
+                        cofferdam_store::Order::Cancel { by } => OrderKind::Cancel(by),
+                        cofferdam_store::Order::Say { text } => OrderKind::Say(text),
+                        cofferdam_store::Order::Pause => OrderKind::Pause,
+                        // Heard when the job is taken up again.
+                        cofferdam_store::Order::Resume { .. } => continue,
+                    };
+                    if orders.send(Order { wish, stored: Some(id) }).await.is_err() {
+                        // The job is over; whoever drives it says so.
+                        std::future::pending::<()>().await;
+                    }
+                }
+                place.ordered.notified().await;
+            }
+            Err(error) => {
+                tracing::warn!(%job, %error, "orders cannot be read");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// Waits until nothing has happened in the job for too long.
+async fn watch(fleet: &Fleet, job: JobId) {
+    let mut last = 0;
+    loop {
+        tokio::time::sleep(WATCHDOG).await;
+        match fleet.store.job(job).await {
+            Ok(Some(row)) if row.last_seq == last => return,
+            Ok(Some(row)) => last = row.last_seq,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a job is done with. The binary, which alone knows configuration and
+//! adapters, provides it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_runtime::Models;
+use cofferdam_sandbox::Backend;
+use cofferdam_store::UploadId;
+use cofferdam_types::{JobId, JobSpec, Network, Usd};
+
+/// What somebody asks for. What is not said is the server's to decide.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// What is to be done.
+    pub task: String,
+    /// The model that plans and directs: `provider/name`.
+    pub model: Option<String>,
+    /// The model that writes code.
+    pub coder: Option<String>,
+    /// Commands that prove the work done.
+    pub checks: Vec<String>,
+    /// How often the work may be handed in and fail a check.
+    pub attempts: Option<u32>,
+    /// Answers of models.
+    pub turns: Option<u32>,
+    /// Tokens.
+    pub tokens: Option<u64>,
+    /// Money.
+    pub cost: Option<Usd>,
+    /// Time.
+    pub time: Option<Duration>,
+    /// What may be reached from inside.
+    pub network: Option<Network>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// CPUs, in thousandths.
+    pub milli_cpus: Option<u32>,
+    /// Processes.
+    pub pids: Option<u32>,
+    /// Bytes of the workspace.
+    pub disk: Option<u64>,
+    /// The back end's name.
+    pub sandbox: Option<String>,
+    /// The least isolation that will do.
+    pub require: Option<String>,
+    /// Variables set for every command.
+    pub variables: Vec<(String, String)>,
+    /// Greater goes first.
+    pub priority: i16,
+    /// The archive that the workspace begins with.
+    pub upload: Option<UploadId>,
+}
+
+/// Why a wish cannot be fulfilled by anybody.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}")]
+pub struct WishError {
+    /// Why.
+    pub cause: String,
+    /// What would do.
+    pub remedy: String,
+}
+
+/// Makes of wishes what a job is driven with.
+pub trait Outfit: Send + Sync {
+    /// The job, complete, that works in this directory. Fails where the wish makes
+    /// no sense, asks for a model or back end that is not there, or for a limit on
+    /// money without a price.
+    ///
+    /// # Errors
+    /// As said.
+    fn spec(&self, wish: &Wish, job: JobId, workspace: PathBuf) -> Result<JobSpec, WishError>;
+
+    /// What the engine needs to know besides.
+    fn engine(&self, spec: &JobSpec) -> cofferdam_engine::Settings;
+
+    /// The models of a job.
+    ///
+    /// # Errors
+    /// Why they cannot be had.
+    fn models(&self, spec: &JobSpec) -> Result<Models, String>;
+
+    /// The back end of this name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String>;
+
+    /// All back ends.
+    fn backends(&self) -> Vec<Arc<dyn Backend>>;
+
+    /// The models that can be named, as far as they are known without asking
+    /// anybody.
+    fn model_names(&self) -> Vec<String>;
+}

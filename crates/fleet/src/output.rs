@@ -1,0 +1,186 @@
+//! The project, handed out.
+
+use bytes::Bytes;
+use cofferdam_bundle::About;
+use cofferdam_runtime::Seed;
+use cofferdam_sandbox::Workspace;
+use cofferdam_store::{Artifact, Blob, BlobError, BlobReader, JobRow, Line, StoreError};
+use cofferdam_types::{AuditRecord, JobId, Record, error_chain};
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use std::sync::Arc;
+
+use crate::delivery::{TRAIL, ZIP, pipe};
+use crate::fleet::Fleet;
+use crate::seed::Uploaded;
+use crate::visit::{Look, VisitError};
+
+/// How a project is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// A ZIP.
+    Zip,
+    /// A tar, compressed by zstd.
+    TarZst,
+    /// A git patch against what the workspace began with.
+    Patch,
+}
+
+/// A project on its way out.
+pub enum Output {
+    /// Kept when the job ended.
+    Kept {
+        /// What it is.
+        blob: Blob,
+        /// Its bytes.
+        bytes: BlobReader,
+    },
+    /// Made now, while it is sent. The stream fails if it cannot be completed.
+    Made(BoxStream<'static, Result<Bytes, String>>),
+}
+
+/// Why there is no project to hand out.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// There is no sandbox to pack from.
+    #[error(transparent)]
+    Visit(#[from] VisitError),
+    /// What was kept cannot be read.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Events read from the store at once.
+const PAGE: u32 = 512;
+
+impl Fleet {
+    /// The project, also while the job works on it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn output(
+        self: &Arc<Self>,
+        job: &JobRow,
+        format: Format,
+    ) -> Result<Output, OutputError> {
+        if format == Format::Zip
+            && job.status.is_over()
+            && let Some(artifact) = self.artifact(job.id, ZIP).await?
+        {
+            let bytes = self.blobs.read(&artifact.blob).await?;
+            return Ok(Output::Kept { blob: artifact.blob, bytes });
+        }
+        let look = self.look(job).await?;
+        let about = self.about(job.id).await?;
+        let fleet = Arc::clone(self);
+        let (out, mut pieces) = pipe();
+        let upload = job.upload;
+        let packing = async move {
+            let packed = tokio::select! {
+                packed = fleet.pack(&look, about, format, upload, out) => packed,
+                () = look.over() => Err("the job has ended meanwhile: ask again".to_owned()),
+            };
+            look.close().await;
+            packed
+        };
+        // The archive is made as fast as it is taken: both are one stream.
+        let mut packing = Box::pin(packing);
+        let mut packed = None;
+        let pieces = stream::poll_fn(move |context| {
+            if packed.is_none()
+                && let std::task::Poll::Ready(result) = packing.as_mut().poll(context)
+            {
+                packed = Some(result);
+            }
+            match pieces.poll_recv(context) {
+                std::task::Poll::Ready(None) => match packed.take() {
+                    Some(Err(reason)) => {
+                        packed = Some(Ok(()));
+                        std::task::Poll::Ready(Some(Err(reason)))
+                    }
+                    Some(Ok(())) => {
+                        packed = Some(Ok(()));
+                        std::task::Poll::Ready(None)
+                    }
+                    None => std::task::Poll::Pending,
+                },
+                other => other.map(|piece| piece.map(Ok)),
+            }
+        });
+        Ok(Output::Made(pieces.boxed()))
+    }
+
+    async fn pack(
+        self: &Arc<Self>,
+        look: &Look,
+        about: About,
+        format: Format,
+        upload: Option<cofferdam_store::UploadId>,
+        out: crate::delivery::PipeWriter,
+    ) -> Result<(), String> {
+        let files = look.files();
+        match format {
+            Format::Zip => {
+                let packed = cofferdam_bundle::zip_to(&files, about, out).await;
+                packed.map(drop).map_err(|error| error_chain(&error))
+            }
+            Format::TarZst => {
+                let packed = cofferdam_bundle::tar_zst_to(&files, about, out).await;
+                packed.map(drop).map_err(|error| error_chain(&error))
+            }
+            Format::Patch => {
+                let before = self.beside(Workspace::Scratch).await;
+                let before = before.map_err(|error| error.to_string())?;
+                if let Some(upload) = upload {
+                    let seed = Uploaded { fleet: Arc::clone(self), upload };
+                    seed.plant(before.files()).await?;
+                }
+                let packed = cofferdam_bundle::patch_to(&before.files(), &files, out).await;
+                before.close().await.ok();
+                packed.map(drop).map_err(|error| error_chain(&error))
+            }
+        }
+    }
+
+    /// What was done in a job's sandbox, so far or in all.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn audit(&self, job: &JobRow) -> Result<Vec<AuditRecord>, OutputError> {
+        if let Some(artifact) = self.artifact(job.id, TRAIL).await? {
+            let bytes = self.blobs.read(&artifact.blob).await?;
+            let bytes: Vec<Bytes> = bytes.try_collect().await?;
+            let text = bytes.concat();
+            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            let records: Result<Vec<AuditRecord>, _> = lines.map(serde_json::from_slice).collect();
+            return records.map_err(|_| BlobError::Damaged(artifact.blob.key).into());
+        }
+        let visit = self.visit(job).await?;
+        let audit = visit.audit().await;
+        audit.map_err(|error| VisitError::Sandbox(error_chain(&error)).into())
+    }
+
+    async fn artifact(&self, job: JobId, name: &str) -> Result<Option<Artifact>, StoreError> {
+        let artifacts = self.store.artifacts(job).await?;
+        Ok(artifacts.into_iter().find(|artifact| artifact.name == name))
+    }
+
+    /// What the log says for a manifest.
+    async fn about(&self, job: JobId) -> Result<About, OutputError> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let after = records.last().map_or(0, |record| record.seq);
+            let page = self.store.events(job, after, PAGE).await?;
+            if page.is_empty() {
+                break;
+            }
+            let read = page.iter().map(Line::record).collect::<Result<Vec<_>, _>>();
+            records.extend(read.map_err(|error| StoreError::Broken(error.to_string()))?);
+        }
+        let about = About::from_records(&records);
+        about.ok_or_else(|| StoreError::Missing("job").into())
+    }
+}

@@ -1,0 +1,136 @@
+//! What an earlier life of this server left: taken up by the jobs it belongs to, or
+//! removed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cofferdam_sandbox::{Backend, Sandbox};
+use cofferdam_store::{JobQuery, Line, Status, StoreError};
+use cofferdam_types::{Event, JobId, Limits, SandboxId, error_chain};
+use tokio::time::timeout;
+
+use crate::fleet::Fleet;
+
+/// Jobs and events read from the store at once.
+const PAGE: u32 = 512;
+
+/// How long finding and removing the remains of one back end may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often uploads and keys that nobody needs any more are forgotten.
+const EXPIRY: Duration = Duration::from_secs(600);
+
+/// Removes what an earlier life left and no job goes on with. `born`: made when this
+/// life began, so that what is younger is known to be of this life.
+pub(crate) async fn reconcile(fleet: Arc<Fleet>, born: SandboxId) {
+    let wanted = match wanted(&fleet).await {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            tracing::error!(%error, "what an earlier life left cannot be told from what is in use");
+            return;
+        }
+    };
+    for backend in fleet.outfit.backends() {
+        let clearing = clear(&*backend, &wanted, born);
+        if timeout(PATIENCE, clearing).await.is_err() {
+            tracing::error!(backend = backend.name(), "removing remains took too long");
+        }
+    }
+    match fleet.blobs.sweep().await {
+        Ok(0) => {}
+        Ok(swept) => tracing::info!(swept, "removed what was half written"),
+        Err(error) => tracing::warn!(%error, "what was half written is left"),
+    }
+    sweep_files(&fleet).await;
+}
+
+/// The sandboxes that jobs of this server will go on with.
+async fn wanted(fleet: &Fleet) -> Result<HashSet<SandboxId>, StoreError> {
+    let mut wanted = HashSet::new();
+    let mut before = None;
+    loop {
+        let statuses = vec![Status::Running];
+        let query = JobQuery { user: None, statuses, before, limit: PAGE };
+        let jobs = fleet.store.jobs(query).await?;
+        let Some(last) = jobs.last() else { return Ok(wanted) };
+        before = Some(last.id);
+        for job in jobs {
+            if job.node == Some(fleet.node()) && !job.paused {
+                wanted.extend(last_sandbox(fleet, job.id).await?);
+            }
+        }
+    }
+}
+
+async fn last_sandbox(fleet: &Fleet, job: JobId) -> Result<Option<SandboxId>, StoreError> {
+    let (mut found, mut after) = (None, 0);
+    loop {
+        let page = fleet.store.events(job, after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(found) };
+        after = last.seq;
+        let records = page.iter().filter_map(|line| Line::record(line).ok());
+        for record in records {
+            if let Event::SandboxOpened { sandbox, .. } = record.event {
+                found = Some(sandbox);
+            }
+        }
+    }
+}
+
+async fn clear(backend: &dyn Backend, wanted: &HashSet<SandboxId>, born: SandboxId) {
+    let found = match backend.reconcile().await {
+        Ok(found) => found,
+        Err(error) => {
+            let error = error_chain(&error);
+            tracing::error!(backend = backend.name(), error, "remains cannot be removed");
+            return;
+        }
+    };
+    if !found.removed.is_empty() {
+        tracing::info!(backend = backend.name(), count = found.removed.len(), "removed remains");
+    }
+    for id in found.alive {
+        if wanted.contains(&id) || id > born {
+            continue;
+        }
+        let ended = async {
+            let sandbox = Sandbox::reattach(backend, id, Limits::default()).await?;
+            Ok::<_, cofferdam_sandbox::SandboxError>(sandbox.close().await?)
+        };
+        match ended.await {
+            Ok(()) => tracing::info!(sandbox = %id, "ended a sandbox that no job goes on with"),
+            Err(error) => {
+                tracing::warn!(sandbox = %id, error = error_chain(&error), "a sandbox is left");
+            }
+        }
+    }
+}
+
+/// Removes the files of jobs that there are no more.
+async fn sweep_files(fleet: &Arc<Fleet>) {
+    let Ok(jobs) = fleet.data.jobs() else { return };
+    for job in jobs {
+        if let Ok(None) = fleet.store.job(job).await {
+            fleet.remove_files(job).await;
+        }
+    }
+}
+
+/// Forgets uploads and keys that nobody needs any more, again and again.
+pub(crate) async fn expire(fleet: Arc<Fleet>) {
+    loop {
+        tokio::select! {
+            () = fleet.stopping.cancelled() => return,
+            () = tokio::time::sleep(EXPIRY) => {}
+        }
+        match fleet.store.expire(fleet.bounds.uploads).await {
+            Ok(uploads) => {
+                for upload in uploads {
+                    fleet.blobs.remove(&upload.blob.key).await.ok();
+                }
+            }
+            Err(error) => tracing::warn!(%error, "nothing could be forgotten"),
+        }
+    }
+}

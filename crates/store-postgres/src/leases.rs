@@ -1,0 +1,140 @@
+//! Leases: by the clock of the database, under a number that only grows.
+
+use std::time::Duration;
+
+use cofferdam_store::{Lease, LeaseAsk, NodeId};
+use cofferdam_types::JobId;
+use deadpool_postgres::Transaction;
+use uuid::Uuid;
+
+use crate::database::{Connection, begin, commit, execute, row, rows, write};
+use crate::failure::{Attempt, Failure};
+use crate::rows::{JOB, job_id, job_row, key, micros, number};
+
+/// Held while jobs are given away: two servers that did so at once would both count
+/// a user's jobs before either has added to them.
+const LEASING: i64 = 0x0c0f_fe7d_a300_0003;
+
+/// What can be leased. The same words as the index `jobs_waiting`.
+const WAITING: &str = "ready AND leased_until IS NULL";
+
+/// Leases jobs. `given` are those that an earlier attempt has given, if it happened.
+pub(crate) async fn lease(
+    connection: &mut Connection,
+    ask: LeaseAsk,
+    in_doubt: bool,
+    given: &mut Vec<Lease>,
+) -> Attempt<Vec<Lease>> {
+    let transaction = begin(connection).await?;
+    if in_doubt && happened(&transaction, given).await? {
+        return Ok(std::mem::take(given));
+    }
+    rows(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&LEASING]).await?;
+    let sql = "UPDATE jobs SET leased_until = NULL WHERE id IN (SELECT id FROM jobs \
+               WHERE leased_until <= (SELECT clock_timestamp()) FOR UPDATE SKIP LOCKED)";
+    execute(&transaction, sql, &[]).await?;
+
+    let ids = next(&transaction, ask).await?;
+    if ids.is_empty() {
+        commit(transaction).await?;
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "WITH old AS (
+            SELECT id AS old_id, node AS before FROM jobs
+            WHERE id = ANY ($1) AND {WAITING} FOR UPDATE SKIP LOCKED
+        )
+        UPDATE jobs SET epoch = epoch + 1, node = $2,
+            leased_until = clock_timestamp() + $3::bigint * interval '1 microsecond'
+        FROM old WHERE id = old_id RETURNING {JOB}, before"
+    );
+    let leased = rows(&transaction, &sql, &[&ids, &ask.node.0, &micros(ask.span)]).await?;
+    let mut leases = Vec::with_capacity(leased.len());
+    for row in &leased {
+        let before: Option<Uuid> = row.try_get("before")?;
+        let place = ids.iter().position(|id| row.try_get::<_, Uuid>("id").ok() == Some(*id));
+        leases.push((place, Lease { job: job_row(row)?, before: before.map(NodeId) }));
+    }
+    leases.sort_by_key(|(place, _)| *place);
+    *given = leases.into_iter().map(|(_, lease)| lease).collect();
+    commit(transaction).await?;
+    Ok(std::mem::take(given))
+}
+
+/// The jobs whose turn it is, the first first. What it costs depends on how many
+/// users wait, not on how many jobs.
+async fn next(transaction: &Transaction<'_>, ask: LeaseAsk) -> Attempt<Vec<Uuid>> {
+    let sql = format!(
+        "WITH RECURSIVE takers AS (
+            (SELECT user_id FROM jobs WHERE {WAITING} ORDER BY user_id LIMIT 1)
+            UNION ALL
+            SELECT (SELECT user_id FROM jobs WHERE {WAITING} AND jobs.user_id > takers.user_id
+                    ORDER BY user_id LIMIT 1)
+            FROM takers WHERE takers.user_id IS NOT NULL
+        ), busy AS (
+            SELECT user_id, count(*) AS jobs FROM jobs WHERE leased_until IS NOT NULL
+            GROUP BY user_id
+        )
+        SELECT own.id FROM takers LEFT JOIN busy USING (user_id),
+        LATERAL (
+            SELECT id, stopping, priority,
+                row_number() OVER (ORDER BY stopping DESC, priority DESC, id) AS place
+            FROM jobs WHERE {WAITING} AND jobs.user_id = takers.user_id
+            ORDER BY stopping DESC, priority DESC, id
+            LIMIT greatest(0, least($1::bigint, $2::bigint - coalesce(busy.jobs, 0)))
+        ) own
+        ORDER BY stopping DESC, priority DESC, place + coalesce(busy.jobs, 0), own.id LIMIT $1"
+    );
+    let (most, per_user) = (i64::from(ask.most), i64::from(ask.per_user));
+    let found = rows(transaction, &sql, &[&most, &per_user]).await?;
+    found.iter().map(|row| row.try_get("id").map_err(Failure::from)).collect()
+}
+
+/// Whether these leases were given: all were, or none.
+async fn happened(transaction: &Transaction<'_>, given: &[Lease]) -> Attempt<bool> {
+    let Some(lease) = given.first() else { return Ok(false) };
+    let sql = "SELECT 1 FROM jobs WHERE id = $1 AND epoch = $2 AND leased_until IS NOT NULL \
+               AND node = $3 FOR UPDATE";
+    let node = lease.job.node.map(|node| node.0);
+    let values = (key(lease.job.id)?, number(lease.job.epoch), node);
+    Ok(row(transaction, sql, &[&values.0, &values.1, &values.2]).await?.is_some())
+}
+
+/// Makes leases last longer; returns those that are not the node's.
+pub(crate) async fn renew(
+    connection: &mut Connection,
+    node: NodeId,
+    held: &[(JobId, u64)],
+    span: Duration,
+) -> Attempt<Vec<JobId>> {
+    let jobs = held.iter().map(|(job, _)| key(*job)).collect::<Attempt<Vec<_>>>()?;
+    let epochs: Vec<i64> = held.iter().map(|(_, epoch)| number(*epoch)).collect();
+    // Locked in one order by all, so that nobody waits in a circle.
+    let sql = "WITH mine AS (
+            SELECT id AS mine FROM jobs
+            JOIN unnest($1::uuid[], $2::bigint[]) AS held (job, fence) ON id = job AND epoch = fence
+            WHERE node = $3 AND leased_until IS NOT NULL ORDER BY id FOR UPDATE OF jobs
+        )
+        UPDATE jobs SET leased_until = clock_timestamp() + $4::bigint * interval '1 microsecond'
+        FROM mine WHERE id = mine RETURNING id";
+    let renewed = rows(connection, sql, &[&jobs, &epochs, &node.0, &micros(span)]).await;
+    let renewed =
+        renewed?.iter().map(|row| job_id(row.try_get("id")?)).collect::<Attempt<Vec<_>>>();
+    let renewed = renewed?;
+    Ok(held.iter().map(|(job, _)| *job).filter(|job| !renewed.contains(job)).collect())
+}
+
+/// Gives a lease back; whether there was one.
+pub(crate) async fn release(connection: &Connection, job: JobId, epoch: u64) -> Attempt<bool> {
+    let sql = "UPDATE jobs SET leased_until = NULL \
+               WHERE id = $1 AND epoch = $2 AND leased_until IS NOT NULL";
+    Ok(write(connection, sql, &[&key(job)?, &number(epoch)]).await? > 0)
+}
+
+/// Ends all leases of a node.
+pub(crate) async fn reclaim(connection: &Connection, node: NodeId) -> Attempt<u64> {
+    let sql = "WITH old AS (SELECT id AS old FROM jobs WHERE node = $1 \
+               AND leased_until IS NOT NULL ORDER BY id FOR UPDATE) \
+               UPDATE jobs SET leased_until = NULL FROM old WHERE id = old";
+    write(connection, sql, &[&node.0]).await
+}
