@@ -4,6 +4,7 @@
 //! script, and never claims what it has not seen: whatever a step did not expect
 //! ends the task as failed, with the output that shows it.
 
+mod command;
 mod csv_filter;
 mod health;
 mod hello;

@@ -6,7 +6,7 @@
 use cofferdam_model::Request;
 use cofferdam_types::{Block, Message, ToolCall, ToolResult};
 
-use crate::said::text;
+use crate::said::{opening, text};
 
 /// A conversation, as the demo reads it.
 pub(super) struct Conversation<'a> {
@@ -67,6 +67,11 @@ impl Mark {
 impl<'a> Conversation<'a> {
     pub(super) fn of(request: &'a Request) -> Self {
         Self { request }
+    }
+
+    /// What it began with.
+    pub(super) fn opening(&self) -> String {
+        opening(self.request)
     }
 
     /// Whether this tool can be called.

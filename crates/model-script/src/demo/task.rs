@@ -5,17 +5,18 @@
 
 use super::moment::Conversation;
 use super::script::Script;
-use super::{csv_filter, health, hello, todo};
+use super::{command, csv_filter, health, hello, todo};
 
 /// Makes a task's script for a conversation.
 pub(super) type Composer = fn(&Conversation<'_>) -> Script;
 
 /// The sample tasks, in words of the README.
-pub(super) const SAMPLES: [(&str, Composer); 4] = [
+pub(super) const SAMPLES: [(&str, Composer); 5] = [
     ("Write a hello world script", hello::script),
     ("Build a Flask API with a /health endpoint", health::script),
     ("Write a CSV filter with sample data and tests", csv_filter::script),
     ("Build a todo web app", todo::script),
+    ("Run: uname -sm", command::script),
 ];
 
 /// Words that name a task; the first row with one of them wins. "Hello" is last:
@@ -37,6 +38,9 @@ const ABOUT_SOMETHING_ELSE: [&str; 17] = [
 pub(super) fn recognise(task: &str) -> Option<Composer> {
     if task.contains(todo::INSTRUCTION) {
         return Some(todo::coder);
+    }
+    if command::of(task).is_some() {
+        return Some(command::script);
     }
     let task = task.to_lowercase().replace("to-do", "todo").replace("to do list", "todo list");
     let words: Vec<&str> = task.split(|c: char| !c.is_alphanumeric()).collect();
@@ -69,7 +73,7 @@ mod tests {
     #[test]
     fn every_sample_task_is_recognised_as_itself() {
         let names: Vec<_> = SAMPLES.iter().map(|(task, _)| name(task)).collect();
-        let expected = ["hello", "health", "csv", "todo"];
+        let expected = ["hello", "health", "csv", "todo", "command"];
         assert_eq!(names, expected.map(Some));
     }
 
@@ -83,6 +87,7 @@ mod tests {
             ("Hello! Make me a tool that filters csv files", "csv"),
             ("Create a to-do list as a web page", "todo"),
             ("a To Do list", "todo"),
+            ("Run: fix csv.txt", "command"),
         ] {
             assert_eq!(name(task), Some(expected), "{task}");
         }
@@ -97,6 +102,9 @@ mod tests {
             "Write an API client for the weather service",
             "Refactor the todo module",
             "Shellos and capitals",
+            "Run:",
+            "Run: ",
+            "Running: ls",
         ] {
             assert_eq!(name(task), None, "{task}");
         }
