@@ -20,6 +20,15 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::problem::{PROBLEM_JSON, Problem};
 
+const ABOUT: &str = "A coding agent that works in a sandbox, as a server.\n\n\
+    One endpoint is no part of this document, because it speaks WebSocket: \
+    `GET /api/v1/jobs/{id}/terminal?cols=80&rows=24` with the subprotocol \
+    `cofferdam.terminal.v1` opens a terminal in the sandbox of a running job. Binary messages \
+    are the terminal's bytes, both ways; text messages are JSON: `{\"resize\": {\"cols\": 80, \
+    \"rows\": 24}}` from the client, `{\"ended\": …}` or `{\"closed\": \"why\"}` from the \
+    server, as its last. A client that cannot set a header offers `bearer.TOKEN` as a second \
+    subprotocol.";
+
 /// The OpenAPI 3.1 document of the API.
 #[must_use]
 pub fn document() -> OpenApi {
@@ -54,7 +63,7 @@ pub fn document() -> OpenApi {
             InfoBuilder::new()
                 .title("Cofferdam")
                 .version("1")
-                .description(Some("A coding agent that works in a sandbox, as a server."))
+                .description(Some(ABOUT))
                 .license(Some(license))
                 .build(),
         )
@@ -126,6 +135,18 @@ fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
+fn uuid() -> ObjectBuilder {
+    string().format(Some(SchemaFormat::Custom("uuid".to_owned())))
+}
+
+fn path() -> ObjectBuilder {
+    string().min_length(Some(1)).max_length(Some(4096)).pattern(Some("^[^\\u0000]+$"))
+}
+
+fn integer(least: i64, most: i64) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(least)).maximum(Some(most))
+}
+
 fn plain(name: &'static str, object: Object) -> Media {
     Media { name, schema: RefOr::T(Schema::Object(object)), schemas: Vec::new() }
 }
@@ -177,13 +198,12 @@ impl Endpoint {
             others: Vec::new(),
         };
         if path.contains("{id}") {
-            let uuid = string().format(Some(SchemaFormat::Custom("uuid".to_owned())));
             endpoint.parameters.push(Parameter {
                 name: "id".to_owned(),
                 place: ParameterIn::Path,
                 required: true,
                 about: "Which one.".to_owned(),
-                schema: uuid.build(),
+                schema: uuid().build(),
             });
         }
         endpoint
@@ -248,18 +268,28 @@ impl Endpoint {
         self
     }
 
-    pub(crate) fn query(self, name: &str, about: &str) -> Self {
-        self.parameter(name, ParameterIn::Query, false, about, string())
+    /// A text of this pattern.
+    pub(crate) fn matching(self, name: &str, about: &str, pattern: &str) -> Self {
+        self.parameter(name, ParameterIn::Query, false, about, string().pattern(Some(pattern)))
     }
 
-    pub(crate) fn needs(self, name: &str, about: &str) -> Self {
-        let schema = string().min_length(Some(1)).max_length(Some(4096));
-        self.parameter(name, ParameterIn::Query, true, about, schema)
+    /// The id of something.
+    pub(crate) fn id(self, name: &str, about: &str) -> Self {
+        self.parameter(name, ParameterIn::Query, false, about, uuid())
+    }
+
+    /// A path in a workspace.
+    pub(crate) fn path(self, about: &str) -> Self {
+        self.parameter("path", ParameterIn::Query, false, about, path())
+    }
+
+    /// The same where it must be there.
+    pub(crate) fn needs_path(self, about: &str) -> Self {
+        self.parameter("path", ParameterIn::Query, true, about, path())
     }
 
     pub(crate) fn number(self, name: &str, about: &str, least: i64, most: i64) -> Self {
-        let schema = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(least));
-        self.parameter(name, ParameterIn::Query, false, about, schema.maximum(Some(most)))
+        self.parameter(name, ParameterIn::Query, false, about, integer(least, most))
     }
 
     pub(crate) fn flag(self, name: &str, about: &str) -> Self {
@@ -267,8 +297,15 @@ impl Endpoint {
         self.parameter(name, ParameterIn::Query, false, about, schema)
     }
 
-    pub(crate) fn header(self, name: &str, about: &str) -> Self {
-        self.parameter(name, ParameterIn::Header, false, about, string())
+    /// A header of this pattern.
+    pub(crate) fn header(self, name: &str, about: &str, pattern: &str) -> Self {
+        self.parameter(name, ParameterIn::Header, false, about, string().pattern(Some(pattern)))
+    }
+
+    /// A header with the number of an event.
+    pub(crate) fn last_event(self, about: &str) -> Self {
+        let schema = integer(0, i64::MAX);
+        self.parameter("Last-Event-ID", ParameterIn::Header, false, about, schema)
     }
 
     pub(crate) fn body(mut self, media: Media) -> Self {

@@ -10,6 +10,13 @@ use crate::{
 const KEY: &str = "Makes a repeated submission the same one, for a day: at most 255 visible ASCII \
                    characters, quoted or not. The same key with another body is refused.";
 
+/// What a key can be.
+const KEYS: &str = r#"^([!#-~]{1,255}|"[!#-~]{1,255}")$"#;
+
+/// What jobs can be asked for by.
+const STATUSES: &str = "^(pending|running|complete|error|cancelled)\
+                        (,(pending|running|complete|error|cancelled))*$";
+
 /// Every endpoint.
 pub(crate) fn all() -> Vec<Endpoint> {
     let mut all = simple();
@@ -27,7 +34,7 @@ fn simple() -> Vec<Endpoint> {
         Endpoint::post(path, id, "simple", "Submit a task")
             .body(json::<CreateJob>())
             .body(text("text/plain", "The task, in plain words."))
-            .header("Idempotency-Key", KEY)
+            .header("Idempotency-Key", KEY, KEYS)
             .answer(202, "The task is taken; it is durable.", json::<Scheduled>())
             .refused(422, "The task asks for something that is not there.")
     };
@@ -47,14 +54,14 @@ fn jobs() -> Vec<Endpoint> {
     vec![
         Endpoint::post("/api/v1/jobs", "createJob", "jobs", "Create a job")
             .body(json::<CreateJob>())
-            .header("Idempotency-Key", KEY)
+            .header("Idempotency-Key", KEY, KEYS)
             .answer(202, "The job is taken; it is durable.", json::<Job>())
             .refused(422, "The job asks for something that is not there, or the key was used."),
         Endpoint::get("/api/v1/jobs", "listJobs", "jobs", "List jobs, the newest first")
-            .query("status", "Only those at one of these, with commas between them.")
-            .query("cursor", "`next` of the page before.")
+            .matching("status", "Only those at one of these, with commas between them.", STATUSES)
+            .id("cursor", "`next` of the page before.")
             .number("limit", "How many at most: 1 to 200, 50 if not said.", 1, 200)
-            .query("user", "`all`: of every user; for admins only.")
+            .matching("user", "`all`: of every user; for admins only.", "^all$")
             .answer(200, "Some jobs.", json::<JobPage>()),
         Endpoint::get("/api/v1/jobs/{id}", "getJob", "jobs", "Get a job")
             .answer(200, "The job.", json::<Job>())
@@ -72,7 +79,7 @@ fn jobs() -> Vec<Endpoint> {
             )
             .number("after", "Only those after this one.", 0, i64::MAX)
             .number("limit", "Of a page, how many at most: 1 to 1000, 100 if not said.", 1, 1000)
-            .header("Last-Event-ID", "Of a stream: the last event that was read.")
+            .last_event("Of a stream: the last event that was read.")
             .answer(200, "Events.", json::<EventPage>())
             .answer(200, "Events.", text("text/event-stream", "Events as they come."))
             .refused(404, "There is no such job."),
@@ -104,7 +111,7 @@ fn files() -> Vec<Endpoint> {
     vec![
         there(
             Endpoint::get("/api/v1/jobs/{id}/files", "listFiles", "files", "List a directory")
-                .query("path", "Which; the workspace itself if not said.")
+                .path("Which; the workspace itself if not said.")
                 .number("depth", "How many levels: 1 to 16, 1 if not said.", 1, 16)
                 .answer(200, "What is in it.", json::<FileList>()),
         ),
@@ -115,18 +122,18 @@ fn files() -> Vec<Endpoint> {
                 "files",
                 "Download a file",
             )
-            .needs("path", "Which.")
+            .needs_path("Which.")
             .answer(200, "Its content.", binary("application/octet-stream")),
         ),
         there(
             Endpoint::put("/api/v1/jobs/{id}/files/content", "writeFile", "files", "Write a file")
-                .needs("path", "Which; missing directories are made.")
+                .needs_path("Which; missing directories are made.")
                 .body(binary("application/octet-stream"))
                 .answer(200, "It is written.", json::<FileWritten>()),
         ),
         there(
             Endpoint::delete("/api/v1/jobs/{id}/files/content", "deleteFile", "files", "Delete")
-                .needs("path", "Which file or directory.")
+                .needs_path("Which file or directory.")
                 .flag("recursive", "Also a directory that is not empty.")
                 .answer(200, "It is deleted.", json::<FileDeleted>()),
         ),
@@ -141,18 +148,6 @@ fn files() -> Vec<Endpoint> {
                 .body(json::<Exec>())
                 .answer(200, "It has ended, however it did.", json::<ExecResult>())
                 .refused(422, "There is nothing to run."),
-        ),
-        there(
-            Endpoint::get("/api/v1/jobs/{id}/terminal", "terminal", "files", "Open a terminal")
-                .about(
-                    "A WebSocket with the subprotocol `cofferdam.terminal.v1`. Binary messages \
-                     are the terminal's bytes, text messages are JSON. A client that cannot set \
-                     a header offers `bearer.TOKEN` as a second subprotocol.",
-                )
-                .number("cols", "Characters a line, 80 if not said.", 1, 1000)
-                .number("rows", "Lines, 24 if not said.", 1, 1000)
-                .empty(101, "The terminal is open.")
-                .refused(426, "This is no WebSocket."),
         ),
     ]
 }

@@ -15,11 +15,11 @@ pub struct CreateJob {
     pub task: String,
     /// The model that plans, directs and judges: `provider/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200, example = "demo")]
+    #[schema(min_length = 1, max_length = 200, example = "demo")]
     pub model: Option<String>,
     /// The model that writes code. Without it the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 200)]
+    #[schema(min_length = 1, max_length = 200)]
     pub coder: Option<String>,
     /// Commands for a shell in the workspace that prove the work done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,11 +67,11 @@ pub struct CreateJob {
     pub disk: Option<String>,
     /// The back end that makes the sandbox: `auto`, `native`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 64, example = "auto")]
+    #[schema(min_length = 1, max_length = 64, example = "auto")]
     pub sandbox: Option<String>,
     /// The least isolation that will do: `contained`, `bounded`, `virtual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 64, example = "contained")]
+    #[schema(min_length = 1, max_length = 64, example = "contained")]
     pub require: Option<String>,
     /// Variables set for every command in the sandbox.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -29,6 +29,9 @@ const PAGE: u32 = 512;
 /// takes its server down each time is given up.
 const FRUITLESS_LIVES: usize = 20;
 
+/// How long a job that had to be left is left alone.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
 /// How long a job that nothing happens in is waited for. Longer than anything that it
 /// waits for itself.
 const WATCHDOG: Duration = Duration::from_secs(30 * 60);
@@ -47,10 +50,11 @@ pub(crate) async fn work(fleet: Arc<Fleet>, lease: Lease) {
     let worked = async {
         match attempt(&fleet, &lease).await {
             Ok(driven) => tracing::info!(how = words(&driven), "done with the job"),
-            // Taken up again when the lease has ended, here or elsewhere.
+            // Taken up again, here or elsewhere, but not at once: what went wrong
+            // may go wrong again.
             Err(error) => {
                 tracing::error!(error, "the job had to be left");
-                return;
+                tokio::time::sleep(AFTER_FAILURE).await;
             }
         }
         fail_point("ended");

@@ -31,5 +31,6 @@ pub mod start;
 pub mod store;
 pub mod supervisor;
 pub mod sys;
+pub mod template;
 pub mod tree;
 pub mod wire;

@@ -9,7 +9,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -17,6 +16,7 @@ use crate::failure::{Failure, Step};
 use crate::identity::{Identity, RANGE_START};
 use crate::mounts::{self, Attributes};
 use crate::sys;
+use crate::template;
 use crate::tree;
 use crate::wire::{Keep, Plan, WorkspacePlan};
 
@@ -27,10 +27,7 @@ const DIRECTORY: &str = "layers";
 const IMAGE: &str = "layers.ext4";
 
 /// What an inode of the image takes.
-const INODE_SIZE: u64 = 256;
-
-/// Where programs that make file systems are.
-const MAKERS: [&str; 3] = ["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"];
+pub(crate) const INODE_SIZE: u64 = 256;
 
 /// A place on disk for changes.
 #[derive(Debug)]
@@ -116,41 +113,12 @@ fn save_layers(directory: &Path, store: BorrowedFd<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The program that makes images, if the host has it.
-#[must_use]
-pub fn image_maker() -> Option<&'static str> {
-    MAKERS.into_iter().find(|maker| Path::new(maker).exists())
-}
-
-#[expect(clippy::disallowed_methods, reason = "a program of the host's makes the file system")]
 fn make_image(plan: &Plan) -> Result<OwnedFd, Failure> {
-    let maker = image_maker().ok_or_else(|| Failure::new("mkfs.ext4 is missing"))?;
     let path = plan.state.join(IMAGE);
     let inodes = plan.limits.inodes.clamp(64, u64::from(u32::MAX));
     let size = plan.limits.disk.max(1 << 20) + inodes * INODE_SIZE * 9 / 8 + (4 << 20);
-    let file = std::fs::File::create_new(&path).step("make an image for changes")?;
-    file.set_len(size).step("size the image for changes")?;
-    drop(file);
-    let owner = format!("root_owner={RANGE_START}:{RANGE_START},lazy_itable_init=1,nodiscard");
-    let made = Command::new(maker)
-        .args(["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-b", "4096", "-I"])
-        .arg(INODE_SIZE.to_string())
-        .arg("-N")
-        .arg(inodes.to_string())
-        .arg("-E")
-        .arg(owner)
-        .arg(&path)
-        .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .step("make a file system for changes");
-    let mounted = match made {
-        Ok(status) if status.success() => mount_image(&path),
-        Ok(status) => Err(Failure::new(format!("mkfs.ext4 ended with {status}"))),
-        Err(failure) => Err(failure),
-    };
+    let made = template::copy(&plan.state, size, inodes, &path);
+    let mounted = made.and_then(|()| mount_image(&path));
     mounted.inspect_err(|_| {
         // The plain directory takes its place.
         crate::failure::ignore(std::fs::remove_file(&path));

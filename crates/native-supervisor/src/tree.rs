@@ -327,7 +327,8 @@ fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, Own
 }
 
 /// Copies the parts of a file that hold data; holes stay holes.
-fn copy_content(from: &OwnedFd, to: &OwnedFd, stat: &Stat) -> rustix::io::Result<()> {
+pub(crate) fn copy_content(from: impl AsFd, to: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
+    let (from, to) = (from.as_fd(), to.as_fd());
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     rustix::fs::ftruncate(to, size)?;
     let mut buffer = vec![0; 256 << 10];

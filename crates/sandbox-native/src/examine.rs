@@ -4,7 +4,7 @@
 use std::fs;
 
 use cofferdam_native_supervisor::cgroup::Places;
-use cofferdam_native_supervisor::{store, sys};
+use cofferdam_native_supervisor::{sys, template};
 use cofferdam_sandbox::Fact;
 
 use crate::explain::Restrictions;
@@ -58,7 +58,7 @@ pub(crate) fn examine() -> Vec<Fact> {
 
 fn disk_quota() -> Fact {
     let root = rustix::process::geteuid().as_raw() == 0;
-    let (directories, weakness) = match (root, store::image_maker()) {
+    let (directories, weakness) = match (root, template::image_maker()) {
         (true, Some(_)) => ("a sized image on disk", None),
         (true, None) => (
             "each file",

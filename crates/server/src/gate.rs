@@ -25,8 +25,9 @@ use crate::problem::{FOREIGN, HOST, LONG_URI, MALFORMED, MEDIA, Refusal, SLOW};
 use crate::request::Caller;
 use crate::routes::{Access, Patience, Policy, Table};
 
-/// Bytes of a request's target.
-const LONGEST_TARGET: usize = 16 << 10;
+/// Bytes of a request's target: a path in a workspace, each byte of it encoded, has
+/// room in it.
+const LONGEST_TARGET: usize = 52 << 10;
 
 /// Everything that answers requests.
 pub(crate) struct Gate {

@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::app::App;
 use crate::body;
-use crate::cursor;
 use crate::problem::{CONFLICT, Refusal};
 use crate::query::Query;
 use crate::request::{Caller, Id, json, nothing};
@@ -51,7 +50,7 @@ pub(crate) async fn list(
     let statuses = statuses(query.text("status")?)?;
     let before = match query.text("cursor")? {
         Some(text) => {
-            Some(cursor::job(text).ok_or_else(|| Refusal::malformed("this is no cursor of ours"))?)
+            Some(text.parse().map_err(|_| Refusal::malformed("this is no cursor of ours"))?)
         }
         None => None,
     };
@@ -70,14 +69,14 @@ pub(crate) async fn list(
     let mut rows = app.store().jobs(asked).await?;
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
-    let next = rows.last().filter(|_| more).map(|row| cursor::after(row.id));
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
     json(StatusCode::OK, &JobPage { jobs: rows.iter().map(show::job).collect(), next })
 }
 
 fn statuses(text: Option<&str>) -> Result<Vec<Status>, Refusal> {
     let names = text.into_iter().flat_map(|text| text.split(','));
     let known = |name: &str| {
-        Status::from_name(name.trim()).ok_or_else(|| {
+        Status::from_name(name).ok_or_else(|| {
             let names: Vec<&str> = Status::ALL.iter().map(|status| status.name()).collect();
             Refusal::malformed(format!("status can be: {}", names.join(", ")))
         })
@@ -116,7 +115,7 @@ mod tests {
     #[test]
     fn statuses_are_named_with_commas_between_them() {
         assert_eq!(statuses(None).unwrap(), []);
-        assert_eq!(statuses(Some("pending, error")).unwrap(), [Status::Pending, Status::Error]);
+        assert_eq!(statuses(Some("pending,error")).unwrap(), [Status::Pending, Status::Error]);
         assert_eq!(statuses(Some("done")).unwrap_err().status(), 400);
         assert_eq!(statuses(Some("")).unwrap_err().status(), 400);
     }

@@ -12,7 +12,6 @@ mod app;
 mod body;
 mod connection;
 mod credentials;
-mod cursor;
 mod disposition;
 mod events;
 mod exec;

@@ -26,7 +26,7 @@ use crate::sessions::Sessions;
 use crate::setup::{Limits, ServeError, ServerSetup};
 
 /// Bytes of the head of a request.
-const HEAD: usize = 32 << 10;
+const HEAD: usize = 60 << 10;
 /// Bytes that are kept of what a connection sends or takes.
 const BUFFER: usize = 64 << 10;
 /// Connections that wait to be taken.

@@ -298,7 +298,7 @@ impl From<FilesError> for Refusal {
                 Self::new(MISSING, told, "list the directory: GET /api/v1/jobs/{id}/files")
             }
             FilesError::File(FileError::Outside) => {
-                Self::new(MALFORMED, told, "name a path in the workspace")
+                Self::new(FORBIDDEN, told, "name a path in the workspace")
             }
             FilesError::File(FileError::Denied) => {
                 Self::new(FORBIDDEN, told, "change the file's permissions: POST .../exec")

@@ -151,7 +151,13 @@ mod tests {
     use super::*;
 
     /// What people and machines open that is no part of the API.
-    const BESIDE: [&str; 4] = ["/assets/app.js", "/assets/style.css", "/ready", "/api/v1/health"];
+    const BESIDE: [&str; 5] = [
+        "/assets/app.js",
+        "/assets/style.css",
+        "/ready",
+        "/api/v1/health",
+        "/api/v1/jobs/{id}/terminal",
+    ];
 
     #[test]
     fn the_routes_are_those_of_the_document() {

@@ -10,7 +10,7 @@ use cofferdam_store::{Principal, Store, TokenHash};
 
 use crate::credentials::Shown;
 use crate::problem::{NO_TOKEN, Refusal, TOO_MANY};
-use crate::throttle::Throttle;
+use crate::throttle::{GUESSES, NUISANCES, Throttle};
 
 /// How long the store's word is believed: how soon a token that another server
 /// has removed, or that has expired, works no more.
@@ -21,10 +21,20 @@ const KNOWN: Duration = Duration::from_secs(3600);
 const MOST: usize = 8192;
 
 /// Tokens that were right a short while ago.
-#[derive(Default)]
 pub(crate) struct Sessions {
     known: Mutex<HashMap<TokenHash, Session>>,
-    throttle: Throttle,
+    guesses: Throttle,
+    nuisances: Throttle,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            known: Mutex::default(),
+            guesses: Throttle::new(GUESSES),
+            nuisances: Throttle::new(NUISANCES),
+        }
+    }
 }
 
 struct Session {
@@ -44,21 +54,21 @@ impl Sessions {
         let hash = match shown {
             Shown::Token(hash) => hash,
             Shown::Nothing => return Err(no_token()),
-            Shown::Garbage => return Err(self.wrong(address, now)),
+            Shown::Garbage => return Err(wrong(&self.nuisances, address, now)),
         };
         let was_right = match self.remembered(&hash, now) {
             Some((principal, true)) => return Ok(principal),
             Some((_, false)) => true,
             None => false,
         };
-        if !was_right && let Some(seconds) = self.throttle.wait(address, now) {
+        if !was_right && let Some(seconds) = self.guesses.wait(address, now) {
             return Err(too_many(seconds));
         }
         match store.principal(hash).await? {
             Some(principal) => Ok(self.remember(hash, principal, now)),
             None => {
                 self.forget(&hash);
-                Err(self.wrong(address, now))
+                Err(wrong(&self.guesses, address, now))
             }
         }
     }
@@ -66,12 +76,6 @@ impl Sessions {
     /// A token or a user was removed: nobody is believed without asking.
     pub(crate) fn forget_all(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn wrong(&self, address: IpAddr, now: Instant) -> Refusal {
-        let wait = self.throttle.wait(address, now);
-        self.throttle.failed(address, now);
-        wait.map_or_else(no_token, too_many)
     }
 
     fn remembered(&self, hash: &TokenHash, now: Instant) -> Option<(Arc<Principal>, bool)> {
@@ -97,6 +101,12 @@ impl Sessions {
     fn forget(&self, hash: &TokenHash) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(hash);
     }
+}
+
+fn wrong(throttle: &Throttle, address: IpAddr, now: Instant) -> Refusal {
+    let wait = throttle.wait(address, now);
+    throttle.failed(address, now);
+    wait.map_or_else(no_token, too_many)
 }
 
 /// The same whether there is no token, a wrong one, or one that has expired.

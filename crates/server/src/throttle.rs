@@ -1,20 +1,33 @@
 //! How often an address may show a wrong token.
+//!
+//! What looks like a token may be a guess, and few of those are forgiven. What
+//! cannot be one is only a nuisance: more of it is.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong tokens in a row that are forgiven.
-const BURST: u32 = 30;
-/// One more is forgiven after each of these.
-const REFILL: Duration = Duration::from_secs(2);
 /// Addresses that are remembered.
 const MOST: usize = 16_384;
 
+/// How much is forgiven.
+#[derive(Clone, Copy)]
+pub(crate) struct Measure {
+    /// So many in a row.
+    burst: u32,
+    /// One more after each of these.
+    refill: Duration,
+}
+
+/// For what looks like a token.
+pub(crate) const GUESSES: Measure = Measure { burst: 30, refill: Duration::from_secs(2) };
+/// For what does not.
+pub(crate) const NUISANCES: Measure = Measure { burst: 300, refill: Duration::from_millis(50) };
+
 /// Counts wrong tokens by address.
-#[derive(Default)]
 pub(crate) struct Throttle {
+    measure: Measure,
     failures: Mutex<HashMap<IpAddr, Failures>>,
 }
 
@@ -25,8 +38,8 @@ struct Failures {
 }
 
 impl Failures {
-    fn settle(&mut self, now: Instant) {
-        let spans = now.saturating_duration_since(self.at).as_nanos() / REFILL.as_nanos();
+    fn settle(&mut self, refill: Duration, now: Instant) {
+        let spans = now.saturating_duration_since(self.at).as_nanos() / refill.as_nanos();
         let spans = u32::try_from(spans).unwrap_or(u32::MAX);
         if spans > 0 {
             self.count = self.count.saturating_sub(spans);
@@ -36,22 +49,29 @@ impl Failures {
 }
 
 impl Throttle {
+    pub(crate) fn new(measure: Measure) -> Self {
+        Self { measure, failures: Mutex::default() }
+    }
+
     /// How many seconds this address must wait before it may show another token
     /// that was never right; `None` if it need not.
     pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Option<u32> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = failures.get_mut(&group(address))?;
-        entry.settle(now);
-        let seconds = u32::try_from(REFILL.as_secs()).unwrap_or(u32::MAX);
-        (entry.count >= BURST).then(|| (entry.count - BURST + 1).saturating_mul(seconds))
+        let Measure { burst, refill } = self.measure;
+        entry.settle(refill, now);
+        let over = entry.count.checked_sub(burst)?.saturating_add(1);
+        let seconds = refill.saturating_mul(over).as_secs_f64().ceil();
+        Some(seconds as u32)
     }
 
     /// A wrong token came from this address.
     pub(crate) fn failed(&self, address: IpAddr, now: Instant) {
+        let Measure { burst, refill } = self.measure;
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MOST {
             failures.retain(|_, entry| {
-                entry.settle(now);
+                entry.settle(refill, now);
                 entry.count > 0
             });
         }
@@ -60,9 +80,9 @@ impl Throttle {
             failures.clear();
         }
         let entry = failures.entry(group(address)).or_insert(Failures { count: 0, at: now });
-        entry.settle(now);
-        // No debt beyond a minute: whoever stops guessing is heard again soon.
-        entry.count = entry.count.saturating_add(1).min(2 * BURST);
+        entry.settle(refill, now);
+        // The debt has a bound: whoever stops is heard again soon.
+        entry.count = entry.count.saturating_add(1).min(2 * burst);
     }
 }
 
@@ -82,17 +102,18 @@ mod tests {
 
     #[test]
     fn guessing_is_slowed_down_and_forgiven() {
-        let throttle = Throttle::default();
+        let throttle = Throttle::new(GUESSES);
         let (address, start) = ("192.0.2.1".parse().unwrap(), Instant::now());
-        for _ in 0..BURST {
+        let Measure { burst, refill } = GUESSES;
+        for _ in 0..burst {
             assert_eq!(throttle.wait(address, start), None);
             throttle.failed(address, start);
         }
         assert_eq!(throttle.wait(address, start), Some(2));
         assert_eq!(throttle.wait("192.0.2.2".parse().unwrap(), start), None);
-        assert_eq!(throttle.wait(address, start + REFILL), None);
-        throttle.failed(address, start + REFILL);
-        assert!(throttle.wait(address, start + REFILL).is_some());
+        assert_eq!(throttle.wait(address, start + refill), None);
+        throttle.failed(address, start + refill);
+        assert!(throttle.wait(address, start + refill).is_some());
         assert_eq!(throttle.wait(address, start + Duration::from_secs(600)), None);
     }
 
@@ -105,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_table_does_not_grow_without_bound() {
-        let throttle = Throttle::default();
+        let throttle = Throttle::new(GUESSES);
         let now = Instant::now();
         for number in 0..u32::try_from(2 * MOST).unwrap() {
             throttle.failed(IpAddr::V4(number.into()), now);

@@ -165,9 +165,10 @@ impl Blobs for ObjectBlobs {
         let key = key.clone();
         Box::pin(async move {
             let path = self.path(&key)?;
-            match bounded(self.bucket.store.delete(&path)).await {
-                Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-                Err(error) => Err(told(&key, &error)),
+            let removed = bounded(self.bucket.store.delete(&path)).await;
+            match removed.map_err(|error| told(&key, &error)) {
+                Ok(()) | Err(BlobError::Missing(_)) => Ok(()),
+                Err(error) => Err(error),
             }
         })
     }

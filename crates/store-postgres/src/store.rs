@@ -31,7 +31,9 @@ pub struct PostgresStore {
 
 impl PostgresStore {
     /// Opens the database of this URL (`postgres://user:password@host:port/name`) and
-    /// makes or brings up to date what it keeps there, in a schema of its own.
+    /// makes or brings up to date what it keeps there, in a schema of its own. It must
+    /// be the server itself: a pooler that gives each transaction another session
+    /// cannot carry news.
     ///
     /// # Errors
     /// When it cannot be reached or used, or a later release has changed it.

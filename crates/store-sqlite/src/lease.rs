@@ -19,8 +19,8 @@ type UserKey = [u8; 16];
 struct Candidate {
     number: i64,
     user: UserKey,
-    /// Whether somebody wants to stop it.
-    stopping: bool,
+    /// More for one that was begun, and most for one that somebody wants to stop.
+    turn: i64,
     priority: i64,
     id: [u8; 16],
 }
@@ -31,7 +31,7 @@ impl Candidate {
             Ok(Self {
                 number: row.get(0)?,
                 user: row.get(1)?,
-                stopping: row.get(2)?,
+                turn: row.get(2)?,
                 priority: row.get(3)?,
                 id: row.get(4)?,
             })
@@ -40,8 +40,8 @@ impl Candidate {
     }
 
     /// Its place: less goes first. `running` is how many of its user's jobs run.
-    fn place(&self, running: u32) -> (Reverse<bool>, Reverse<i64>, u32, [u8; 16]) {
-        (Reverse(self.stopping), Reverse(self.priority), running, self.id)
+    fn place(&self, running: u32) -> (Reverse<i64>, Reverse<i64>, u32, [u8; 16]) {
+        (Reverse(self.turn), Reverse(self.priority), running, self.id)
     }
 }
 

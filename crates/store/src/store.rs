@@ -51,7 +51,7 @@ pub trait Store: Send + Sync {
     fn forget(&self, job: JobId) -> Answer<'_, Vec<Artifact>>;
 
     /// Leases jobs that nobody works on. Those somebody wants to stop go first,
-    /// then greater priorities; users take turns, the one with the fewest
+    /// then those that were begun (a sandbox may wait for them), then greater priorities; users take turns, the one with the fewest
     /// running jobs first (those leased before in the same call are such); among
     /// equals, and of one user, the oldest goes first. The event that a job is taken
     /// up is appended by whoever got the lease.

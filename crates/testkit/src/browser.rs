@@ -54,7 +54,8 @@ impl Browser {
     pub fn start(directory: &Path) -> Self {
         let downloads = directory.join("downloads");
         for place in [directory, &downloads] {
-            fs::create_dir_all(place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
+            fs::create_dir_all(place)
+                .unwrap_or_else(|error| panic!("{}: {error}", place.display()));
         }
         let mut driver = launch(directory);
         let mut said = BufReader::new(driver.stdout.take().unwrap_or_else(|| panic!("no stdout")));
@@ -121,7 +122,6 @@ impl Browser {
     ///
     /// # Panics
     /// When the function throws.
-    #[must_use]
     pub fn run(&self, body: &str) -> Value {
         self.order("/execute/sync", &json!({ "script": body, "args": [] }))
     }

@@ -7,6 +7,8 @@
 //!
 //! [`Postgres`] is a real database server, and [`Browser`] a real browser, started for
 //! a test and removed after it.
+//!
+//! [`CrashSuite`] kills servers of the product in every state of a job.
 
 mod script;
 
@@ -22,8 +24,11 @@ mod conversation;
 mod browser;
 mod postgres;
 
+mod crash;
+
 pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
+pub use crash::{CrashSuite, Tally, Violation};
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};

@@ -237,7 +237,8 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_version() -> impl Strategy<Value = Version> {
-    let link = select(vec!["a", "b c", "../x", "deep/er"]);
+    // None leads in a circle: git makes no directory in the place of such a link.
+    let link = select(vec!["x", "x y", "../x", "deep/er"]);
     prop_oneof![
         4 => content().prop_map(|content| version(Mode::Plain, &content)),
         1 => content().prop_map(|content| version(Mode::Program, &content)),
@@ -262,7 +263,7 @@ fn any_tree() -> impl Strategy<Value = Tree> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1_500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn git_makes_the_one_tree_out_of_the_other(before in any_tree(), after in any_tree()) {

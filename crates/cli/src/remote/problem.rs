@@ -49,6 +49,7 @@ pub(crate) fn client(error: &ClientError) -> Problem {
             // The server's own words are for those who send requests by hand.
             let remedy = match problem.status {
                 401 => "give a token of this server with --token-file or COFFERDAM_TOKEN",
+                404 => "see what there is: `cofferdam list`, `user list` or `token list`",
                 _ => &problem.remedy,
             };
             Problem::new(problem.code.clone(), &problem.title, problem.detail.clone(), remedy)

@@ -79,7 +79,15 @@ impl Server {
     pub(crate) async fn new(
         script: impl FnMut(usize, &Asked) -> Vec<Act> + Send + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(([127, 0, 0, 1], 0).into(), script).await
+    }
+
+    /// The same at a certain address.
+    pub(crate) async fn at(
+        address: SocketAddr,
+        script: impl FnMut(usize, &Asked) -> Vec<Act> + Send + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let script: Arc<Mutex<Box<Script>>> = Arc::new(Mutex::new(Box::new(script)));

@@ -1,12 +1,13 @@
 //! Submitting: once, however often it is tried. And what must not be repeated.
 
 use std::io::Write;
+use std::time::Duration;
 
 use cofferdam_api::{CreateJob, Message};
-use cofferdam_client::{ClientError, UploadFile};
+use cofferdam_client::{Client, ClientError, Patience, UploadFile};
 use cofferdam_types::JobId;
 
-use crate::server::{Act, Server, json, problem};
+use crate::server::{Act, Server, impatient, json, problem};
 
 /// A job as the server answers it.
 pub(crate) fn job(id: JobId, status: &str) -> String {
@@ -45,6 +46,29 @@ async fn a_submission_is_repeated_with_the_same_key_and_body() {
     // Another submission is another one.
     client.create_job(&CreateJob::task("do it")).await.unwrap();
     assert_ne!(server.asked()[5].header("idempotency-key"), Some(key.as_str()));
+}
+
+#[tokio::test]
+async fn a_submission_waits_for_a_server_that_is_about_to_come_back() {
+    let id = JobId::generate();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let url = format!("http://{address}").parse().unwrap();
+    let patience = Patience { longest_wait: Duration::from_secs(1), tries: 60, ..impatient() };
+    let client = Client::insecure(url, None, patience).unwrap();
+    let task = CreateJob::task("do it");
+    let submitting = client.create_job(&task);
+    tokio::pin!(submitting);
+    // The first try finds nobody.
+    tokio::select! {
+        biased;
+        done = &mut submitting => panic!("{done:?}"),
+        () = std::future::ready(()) => {}
+    }
+    let server = Server::at(address, move |_, _| vec![json(202, &job(id, "pending"))]).await;
+    assert_eq!(submitting.await.unwrap().id, id);
+    assert_eq!(server.asked().len(), 1);
 }
 
 #[tokio::test]

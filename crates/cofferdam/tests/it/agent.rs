@@ -46,6 +46,11 @@ impl Agent {
 
     /// `cofferdam run` with these words, in the workspace, with this model.
     pub(crate) fn run(&self, words: &[&str]) -> Invocation {
+        self.invoke("run", words)
+    }
+
+    /// The same with another verb.
+    pub(crate) fn invoke(&self, verb: &str, words: &[&str]) -> Invocation {
         let (provider, url, key) = match self.dialect {
             Dialect::Messages => ("anthropic", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"),
             Dialect::Responses => ("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
@@ -55,7 +60,7 @@ impl Agent {
             Dialect::Messages => self.server.base_url(),
             _ => format!("{}/v1", self.server.base_url()),
         };
-        let mut invocation = self.home.cofferdam(["run"]);
+        let mut invocation = self.home.cofferdam([verb]);
         invocation.command().current_dir(&self.workspace).env("HOME", self.home.beside("user"));
         invocation
             .words(words)

@@ -123,6 +123,7 @@ class Story {
   #asked = new Map();
   #running = new Map();
   #questions = new Map();
+  #resting = false;
   plan = [];
   doing = "";
   turns = 0;
@@ -135,6 +136,10 @@ class Story {
     return lines.map((each) => ({ ...each, at: record.at, seq: record.seq }));
   }
 
+  #goOn() {
+    this.doing = this.#resting ? "" : "working";
+  }
+
   #pay(tokens, cost) {
     for (const count of Object.values(tokens || {})) this.tokens += count;
     this.cost += Number(cost || 0);
@@ -145,10 +150,11 @@ class Story {
       case "created":
         return [line("faint", "·", `asked for, with ${record.spec.orchestrator}`)];
       case "taken_up":
+        this.#resting = false;
         this.doing = record.only_delivers ? "handing over" : "making the sandbox";
         return [line("faint", "·", record.only_delivers ? "taken up to be handed over" : "taken up")];
       case "sandbox_opened":
-        this.doing = "working";
+        this.#goOn();
         return [line("faint", "·", `sandbox: ${record.backend}, ${record.grade}`,
           record.weaknesses.join("\n"))];
       case "prepared": {
@@ -185,7 +191,7 @@ class Story {
         return [line("faint", "·", record.attempt > 1
           ? `the checks run, for the ${record.attempt}. time` : "the checks run")];
       case "check_ended":
-        this.doing = "working";
+        this.#goOn();
         return record.results.map(({ command, outcome, output, took_ms }) => {
           const passed = outcome.outcome === "exited" && outcome.exit_code === 0;
           const how = passed ? "passed" : outcomeWords(outcome);
@@ -197,7 +203,8 @@ class Story {
         return [line("faint", "·", `its models are ${record.orchestrator} and ${record.coder} from here on`)];
       case "noted": return [line("warning", "!", record.text)];
       case "paused":
-        this.doing = "";
+        this.#resting = true;
+        if (!this.#running.size) this.doing = "";
         return [line("warning", "‖", "paused")];
       case "cancel_asked":
         return [line("warning", "!", record.by === "system" ? "the system stops it" : "somebody stops it")];
@@ -225,7 +232,7 @@ class Story {
       lines.push(line("warning", "!", "the answer reached the model's output limit and is cut"));
     }
     if (answer.stop === "refused") lines.push(line("warning", "!", "the model declined to answer"));
-    this.doing = "working";
+    this.#goOn();
     return lines;
   }
 
@@ -233,7 +240,8 @@ class Story {
     this.#pay(tokens, cost);
     const words = FAILURES[failure.kind] || failure.kind;
     const again = retry_at ? `; it is asked again in ${span(Math.max(0, retry_at - at))}` : "";
-    this.doing = retry_at ? "waiting to ask the model again" : "working";
+    this.#goOn();
+    if (retry_at) this.doing = "waiting to ask the model again";
     return [line(retry_at ? "warning" : "bad", "!", `${words}${again}`, failure.message)];
   }
 
@@ -256,7 +264,7 @@ class Story {
   #ended({ call, thread, id, output }) {
     const { tool, about } = this.#running.get(call) || this.#claim(thread, id, "");
     const begun = this.#running.delete(call);
-    if (!this.#running.size) this.doing = "working";
+    if (!this.#running.size) this.#goOn();
     if ((tool === "plan" || tool === "finish") && output.status !== "refused") return [];
     const text = output.content.map((part) => (part.type === "text" ? part.text : "[a picture]")).join("\n");
     const status = TOOL_STATUS[output.status] ?? output.status;

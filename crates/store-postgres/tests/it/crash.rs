@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_store::{Line, NodeId, Order, Ordered, Store, StoreError, UserId};
-use cofferdam_store_postgres::PostgresStore;
+use cofferdam_store_postgres::{PostgresStore, Settings};
 use cofferdam_testkit::Postgres;
 use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use tokio_postgres::NoTls;
 
 use super::fixture::{
     HOUR, ask, draft, fresh, impatient, is_unavailable, lease, noted, submit, until,
@@ -164,4 +166,33 @@ async fn a_full_disk_is_told_as_such() {
     assert_eq!(server.sql(&url, "DROP TRIGGER full_disk ON cofferdam.events"), "");
     store.append(noted(&held, 2, "a")).await.unwrap();
     assert_eq!(store.counts(None).await.unwrap().pending, 1);
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_up_holds_up_no_other() {
+    let (_server, url, store) = fresh().await;
+    let job = submit(&store, UserId::generate()).await;
+    let held = lease(&store, NodeId::generate(), HOUR).await;
+    drop(store);
+    // The server lets a statement wait for a lock for a quarter of a call's time.
+    let settings = Settings { connections: 1, patience: Duration::from_secs(120) };
+    let store = PostgresStore::open_with(&url, settings).await.unwrap();
+    let (blocker, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async { connection.await.unwrap() });
+    blocker.batch_execute("BEGIN; LOCK TABLE cofferdam.events").await.unwrap();
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    let mut stuck = store.append(noted(&held, 2, "a"));
+    loop {
+        let outcome = tokio::time::timeout(Duration::from_millis(5), &mut stuck).await;
+        assert!(outcome.is_err(), "{outcome:?}");
+        if blocker.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            break;
+        }
+    }
+    drop(stuck);
+    let other = tokio::time::timeout(Duration::from_secs(15), store.job(job)).await;
+    assert!(other.expect("the only connection is another one").unwrap().is_some());
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    store.append(noted(&held, 2, "a")).await.unwrap();
 }

@@ -52,12 +52,14 @@ CREATE TABLE jobs (
     state TEXT NOT NULL AS (
         CASE WHEN paused AND status IN ('pending', 'running') THEN 'paused' ELSE status END
     ) VIRTUAL,
-    -- Whether it waits for a process: NULL, no; 0, yes; 1, to be stopped.
+    -- Whether it waits for a process: NULL, no; 0, to begin; 1, to go on; 2, to be
+    -- stopped.
     turn INTEGER AS (
         CASE
-            WHEN status NOT IN ('pending', 'running') THEN iif(resuming, stopping, NULL)
-            WHEN stopping THEN 1
+            WHEN status NOT IN ('pending', 'running') THEN iif(resuming, 2 * stopping, NULL)
+            WHEN stopping THEN 2
             WHEN paused THEN NULL
+            WHEN status = 'running' THEN 1
             ELSE 0
         END
     ) VIRTUAL

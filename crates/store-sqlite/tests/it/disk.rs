@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cofferdam_store::{NodeId, Store, StoreError, Submitted, UserId};
+use cofferdam_store::{Lease, NodeId, Store, StoreError, Submitted, UserId};
 use cofferdam_store_sqlite::SqliteStore;
+use cofferdam_types::JobId;
 use futures_util::future::{join, join_all};
 use tempfile::TempDir;
 
@@ -51,6 +52,29 @@ fn fill(path: &Path, leave: u64) {
     ballast.set_len(length.saturating_sub(leave)).unwrap();
 }
 
+/// Submits small jobs, all in one transaction with an event that has no room;
+/// returns the jobs.
+async fn beside_a_big_one(
+    path: &Path,
+    store: &SqliteStore,
+    lease: &Lease,
+    big: usize,
+) -> Vec<JobId> {
+    let other = beside(path);
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let jobs: Vec<_> = (0..10).map(|_| draft(lease.job.user)).collect();
+    let ids = jobs.iter().map(|job| job.spec.job).collect();
+    let small = join_all(jobs.into_iter().map(|job| store.submit(job)));
+    let big = store.append(append(lease, 2, noted(&"x".repeat(big))));
+    let free = async { other.execute_batch("ROLLBACK").unwrap() };
+    let ((small, big), ()) = join(join(small, big), free).await;
+    assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
+    for answer in small {
+        assert_eq!(answer.unwrap(), Submitted::New);
+    }
+    ids
+}
+
 async fn on_a_small_disk(directory: PathBuf) {
     let path = directory.join("store.db");
     let store = SqliteStore::open(&path).unwrap();
@@ -61,19 +85,11 @@ async fn on_a_small_disk(directory: PathBuf) {
     store.submit(job).await.unwrap();
     let lease = store.lease(ask(NodeId::generate(), 1)).await.unwrap().remove(0);
 
-    // One call that has no room takes none of those beside it with it.
-    fill(&directory.join("ballast"), 600 << 10);
-    let other = beside(&path);
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let jobs: Vec<_> = (0..10).map(|_| draft(user)).collect();
-    kept.extend(jobs.iter().map(|job| job.spec.job));
-    let small = join_all(jobs.into_iter().map(|job| store.submit(job)));
-    let big = store.append(append(&lease, 2, noted(&"x".repeat(2 << 20))));
-    let free = async { other.execute_batch("ROLLBACK").unwrap() };
-    let ((small, big), ()) = join(join(small, big), free).await;
-    assert!(matches!(big, Err(StoreError::Full(_))), "{big:?}");
-    for answer in small {
-        assert_eq!(answer.unwrap(), Submitted::New);
+    // One call that has no room takes none of those beside it with it: neither one
+    // that fails at the commit, nor one that is too big to wait in memory until then.
+    fill(&directory.join("ballast"), 1 << 20);
+    for big in [2 << 20, 20 << 20] {
+        kept.extend(beside_a_big_one(&path, &store, &lease, big).await);
     }
     store.append(append(&lease, 2, noted("small"))).await.unwrap();
 

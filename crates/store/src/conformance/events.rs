@@ -1,7 +1,7 @@
 //! How a job's log grows: without gaps, by whoever holds the lease, and the row
 //! with it.
 
-use cofferdam_types::{Ending, Event, JobId, Limit, Record};
+use cofferdam_types::{Ending, Event, JobId, Limit, Record, Timestamp};
 use futures_util::future::join_all;
 
 use super::lab::{
@@ -19,6 +19,7 @@ super::promises! {
     statuses: "each ending gives the row its status";
     gapped: "events that are not the next are refused, whole";
     unheld: "nobody appends without a lease";
+    unstorable: "events that cannot be stored leave nothing behind, and their order unheard";
     strange: "nothing is appended to a job that is not there";
     texts: "events of any text come back as they were";
     big: "an event of 16 MB comes back as it was";
@@ -123,9 +124,27 @@ async fn unheld(lab: &Lab) -> Result<(), Failure> {
         refused(lab, Append { job, epoch, records, heard: None }, "nobody's append").await?;
     }
     let lease = lab.take(NodeId::generate(), job).await?;
-    for epoch in [0, lease.job.epoch - 1, lease.job.epoch + 1] {
+    for epoch in [0, lease.job.epoch.saturating_sub(1), lease.job.epoch + 1] {
         let records = records(2, vec![noted("a")]);
         refused(lab, Append { job, epoch, records, heard: None }, "another epoch's").await?;
+    }
+    Ok(())
+}
+
+async fn unstorable(lab: &Lab) -> Result<(), Failure> {
+    let lease = lab.running(NodeId::generate()).await?;
+    let (job, epoch) = (lease.job.id, lease.job.epoch);
+    let heard = Some(lab.kept(job, super::lab::say("hello")).await?);
+    let before = (lab.row(job).await?, lab.events(job).await?, lab.unheard(job).await?);
+    let mut batch = records(lease.job.last_seq + 1, vec![noted("a"), ended(complete())]);
+    for record in &mut batch {
+        record.at = Timestamp(u64::MAX);
+    }
+    // A store that has a place for such a time may keep it.
+    if lab.store.append(Append { job, epoch, records: batch, heard }).await.is_err() {
+        let after = (lab.row(job).await?, lab.events(job).await?, lab.unheard(job).await?);
+        same!(after, before, "the job");
+        lab.append(&lease, vec![noted("b")]).await?;
     }
     Ok(())
 }

@@ -191,7 +191,7 @@ async fn lost(lab: &Lab) -> Result<(), Failure> {
     let mut wanted = vec![returned.id, others.id, strange];
     wanted.sort();
     same!(lost, wanted, "leases lost");
-    let stale = vec![(held.id, held.epoch - 1)];
+    let stale = vec![(held.id, held.epoch.saturating_sub(1))];
     same!(lab.store.renew(node, stale, HOUR).await?, vec![held.id], "of an old epoch, those lost");
     lab.take(NodeId::generate(), returned.id).await?;
     Ok(())

@@ -19,6 +19,7 @@ super::promises! {
     bounded: "not more of a user's jobs are leased than may run at once";
     bounded_race: "nor by many servers that ask at once";
     cancelled_first: "a job that somebody wants to stop goes before all others";
+    begun: "a job that was begun goes before those that were not";
     passing: "a user who may have no more does not hold up others";
 }
 
@@ -135,6 +136,15 @@ async fn cancelled_first(lab: &Lab) -> Result<(), Failure> {
     let leases = lab.lease(NodeId::generate(), 1).await?;
     same!(ids(&leases), vec![*last], "the first");
     same!(users(&lab.lease(NodeId::generate(), 1).await?), vec![one], "whose is the second");
+    Ok(())
+}
+
+async fn begun(lab: &Lab) -> Result<(), Failure> {
+    let running = lab.running(NodeId::generate()).await?;
+    lab.store.release(running.job.id, running.job.epoch).await?;
+    lab.keep(NewJob { priority: 100, ..draft(UserId::generate()) }).await?;
+    let leases = lab.lease(NodeId::generate(), 1).await?;
+    same!(ids(&leases), vec![running.job.id], "the first");
     Ok(())
 }
 
