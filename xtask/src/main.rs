@@ -4,6 +4,7 @@
 //! module and a variant of [`Chore`].
 
 mod bench;
+mod crash;
 mod tidy;
 
 use std::env;
@@ -24,6 +25,8 @@ struct Arguments {
 enum Chore {
     /// Measure the product
     Bench(bench::Bench),
+    /// Kill servers in every state of a job, and see that nothing is lost
+    Crash(crash::Crash),
     /// Check the rules of the repository that no compiler checks
     Tidy(tidy::Tidy),
 }
@@ -32,6 +35,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let root = repository_root()?;
     match Arguments::parse().chore {
         Chore::Bench(chore) => chore.run(&root),
+        Chore::Crash(chore) => chore.run(&root),
         Chore::Tidy(chore) => chore.run(&root),
     }
 }

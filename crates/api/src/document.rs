@@ -302,12 +302,6 @@ impl Endpoint {
         self.parameter(name, ParameterIn::Header, false, about, string().pattern(Some(pattern)))
     }
 
-    /// A header with the number of an event.
-    pub(crate) fn last_event(self, about: &str) -> Self {
-        let schema = integer(0, i64::MAX);
-        self.parameter("Last-Event-ID", ParameterIn::Header, false, about, schema)
-    }
-
     pub(crate) fn body(mut self, media: Media) -> Self {
         self.bodies.push(media);
         self

@@ -75,11 +75,11 @@ fn jobs() -> Vec<Endpoint> {
                 "With `Accept: text/event-stream` a stream: first what there is, then what \
                  comes, until the job is over. Each event has its number as `id`, its kind as \
                  `event`, and as `data` what is stored, byte for byte. A comment comes every 15 \
-                 seconds. Otherwise a page.",
+                 seconds. `Last-Event-ID` names the last event that was read, as `after` does. \
+                 Otherwise a page.",
             )
             .number("after", "Only those after this one.", 0, i64::MAX)
             .number("limit", "Of a page, how many at most: 1 to 1000, 100 if not said.", 1, 1000)
-            .last_event("Of a stream: the last event that was read.")
             .answer(200, "Events.", json::<EventPage>())
             .answer(200, "Events.", text("text/event-stream", "Events as they come."))
             .refused(404, "There is no such job."),

@@ -26,15 +26,27 @@ pub struct CreateJob {
     #[schema(max_items = 32)]
     pub checks: Vec<String>,
     /// How often the work may be handed in and fail a check.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000)]
     pub attempts: Option<u32>,
     /// Answers of models.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_turns: Option<u32>,
     /// Tokens, read and written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     pub max_tokens: Option<u64>,
     /// Money, in US dollars: `0.50`.
@@ -58,7 +70,11 @@ pub struct CreateJob {
     #[schema(max_length = 32, example = "2")]
     pub cpus: Option<String>,
     /// Processes of its sandbox.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub pids: Option<u32>,
     /// How much the workspace may grow by: `2G`.
@@ -77,7 +93,11 @@ pub struct CreateJob {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Greater goes first; only admins may ask for more than 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = -100, maximum = 100)]
     pub priority: Option<i16>,
     /// The archive that the workspace begins with: the id of an upload.

@@ -19,6 +19,7 @@ mod server;
 mod simple;
 mod terminal;
 mod user;
+mod whole;
 
 pub use artifact::{Artifact, ArtifactList, AuditTrail, Upload};
 pub use document::document;

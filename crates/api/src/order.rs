@@ -22,11 +22,19 @@ pub struct Resume {
     #[schema(max_length = 1_000_000)]
     pub message: Option<String>,
     /// Answers of models.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_turns: Option<u32>,
     /// Tokens, read and written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "crate::whole::option",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(minimum = 1, maximum = 1_000_000_000_000_i64)]
     pub max_tokens: Option<u64>,
     /// Money, in US dollars: `0.50`.

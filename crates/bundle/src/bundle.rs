@@ -1,5 +1,6 @@
 //! From the sandbox's archive to ours: one entry after the other.
 
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Seek, Write};
 
 use sha2::{Digest, Sha256};
@@ -90,7 +91,18 @@ struct Bundle<W: Write> {
     entries: u64,
     content_bytes: u64,
     renamed: u64,
+    /// Links come last, when it is known where they lead.
+    links: Vec<Link>,
     buffer: Vec<u8>,
+}
+
+/// A link that stays inside, by itself.
+struct Link {
+    path: Vec<u8>,
+    name: String,
+    original: Option<Original>,
+    target: String,
+    changed: u64,
 }
 
 impl<W: Write> Bundle<W> {
@@ -104,6 +116,7 @@ impl<W: Write> Bundle<W> {
             entries: 0,
             content_bytes: 0,
             renamed: 0,
+            links: Vec::new(),
             buffer: vec![0; PIECE],
         }
     }
@@ -143,30 +156,78 @@ impl<W: Write> Bundle<W> {
         if head.cut {
             return self.leave_out(&head.path, "its path or its target is far too long");
         }
-        // A link that is left out takes no name.
-        let target = match head.what {
-            What::Other(why) => return self.leave_out(&head.path, why),
+        match head.what {
+            What::Other(why) => self.leave_out(&head.path, why),
             What::Link => match links::target(&head.link, links::depth(&head.path)) {
-                Ok(target) => target,
-                Err(why) => return self.leave_out(&head.path, why),
+                Ok(target) => {
+                    if let Some((name, original)) = self.name(&head.path, Kind::Leaf)? {
+                        let (path, target) = (head.path.clone(), target.to_owned());
+                        let changed = head.changed;
+                        self.links.push(Link { path, name, original, target, changed });
+                    }
+                    Ok(())
+                }
+                Err(why) => self.leave_out(&head.path, why),
             },
-            What::File | What::Directory => "",
-        };
-        let kind = if head.what == What::Directory { Kind::Directory } else { Kind::Leaf };
-        let (path, changed) = match self.names.name(&head.path, kind) {
+            What::File => match self.name(&head.path, Kind::Leaf)? {
+                Some((path, original)) => self.add_file(path, original, head, content),
+                None => Ok(()),
+            },
+            What::Directory => match self.name(&head.path, Kind::Directory)? {
+                Some((path, original)) => {
+                    self.archive.directory(&path, head.mode, head.changed)?;
+                    self.tell_renamed(path, original)
+                }
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The name of an entry in the archive, and the one it had if that is another;
+    /// `None` if it has no place there.
+    fn name(
+        &mut self,
+        path: &[u8],
+        kind: Kind,
+    ) -> Result<Option<(String, Option<Original>)>, BundleError> {
+        let (name, changed) = match self.names.name(path, kind) {
             Named::Entry { path, changed } => (path, changed),
-            Named::Known => return Ok(()),
-            Named::TooLong => return self.leave_out(&head.path, "its path is too long"),
+            Named::Known => return Ok(None),
+            Named::TooLong => {
+                return self.leave_out(path, "its path is too long").map(|()| None);
+            }
         };
-        let original = changed.then(|| Original::of(&head.path));
         self.entries += 1;
         self.renamed += u64::from(changed);
-        match head.what {
-            What::File => return self.add_file(path, original, head, content),
-            What::Directory => self.archive.directory(&path, head.mode, head.changed)?,
-            What::Link | What::Other(_) => self.archive.link(&path, target, head.changed)?,
-        }
+        Ok(Some((name, changed.then(|| Original::of(path)))))
+    }
+
+    fn tell_renamed(
+        &mut self,
+        path: String,
+        original: Option<Original>,
+    ) -> Result<(), BundleError> {
         original.map_or(Ok(()), |original| self.rows.renamed.push(&Renamed { path, original }))
+    }
+
+    /// Adds the links that lead somewhere.
+    fn add_links(&mut self) -> Result<(), BundleError> {
+        let links = std::mem::take(&mut self.links);
+        let all = links.iter().map(|link| (link.path.as_slice(), link.target.as_bytes()));
+        let all: HashMap<&[u8], &[u8]> = all.collect();
+        let circles: Vec<bool> =
+            links.iter().map(|link| links::circles(&all, &link.path)).collect();
+        for (link, circles) in links.into_iter().zip(circles) {
+            if circles {
+                self.entries -= 1;
+                self.renamed -= u64::from(link.original.is_some());
+                self.leave_out(&link.path, "a link that leads in a circle")?;
+            } else {
+                self.archive.link(&link.name, &link.target, link.changed)?;
+                self.tell_renamed(link.name, link.original)?;
+            }
+        }
+        Ok(())
     }
 
     fn add_file<R: Read>(
@@ -211,6 +272,7 @@ impl<W: Write> Bundle<W> {
         ignored: &IgnoredPart,
         complete: bool,
     ) -> Result<(Summary, W), BundleError> {
+        self.add_links()?;
         let name = self.names.own(manifest::NAME, manifest::OTHER_NAME);
         let now = about.at.map_or(0, |at| at.0 / 1000);
         // A tar archive says a file's size before its content.

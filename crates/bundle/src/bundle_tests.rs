@@ -104,13 +104,13 @@ fn entries_that_no_file_system_has_do_no_harm() {
             ("__/__/evil", file, "up"),
             (".._.._evil", file, "backslash"),
             ("out/through", file, "through a link"),
-            ("in", 0o120_777, "etc/passwd"),
             ("in_2/through", file, "through another"),
             ("_", file, "no text"),
             ("empty/", 0o040_751, ""),
             ("same", file, "1"),
             ("same_2", file, "2"),
             ("MANIFEST.json", file, "{}"),
+            ("in", 0o120_777, "etc/passwd"),
         ]
     );
     let manifest = manifest(&out, "MANIFEST.cofferdam.json");

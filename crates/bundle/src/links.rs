@@ -1,6 +1,8 @@
 //! Which links may be in an archive: those that lead to somewhere in it, whoever
 //! follows them and whatever other links they pass.
 
+use std::collections::HashMap;
+
 use crate::component;
 use crate::names::LONGEST_PATH;
 
@@ -38,15 +40,69 @@ pub(crate) fn target(target: &[u8], depth: usize) -> Result<&str, &'static str> 
     Ok(target)
 }
 
+/// How many links may be passed on the way to something.
+const MOST_HOPS: usize = 40;
+
+/// Whether a link leads to no end, by these links. All of them stay inside by
+/// themselves.
+pub(crate) fn circles(links: &HashMap<&[u8], &[u8]>, path: &[u8]) -> bool {
+    let mut place: Vec<Vec<u8>> = parts(path).map(<[u8]>::to_vec).collect();
+    for _ in 0..MOST_HOPS {
+        // The first link on the way, and what comes after it.
+        let Some(end) = (1..=place.len()).find(|end| {
+            place.get(..*end).is_some_and(|way| links.contains_key(way.join(&b'/').as_slice()))
+        }) else {
+            return false;
+        };
+        let after = place.split_off(end);
+        let target = links.get(place.join(&b'/').as_slice()).copied().unwrap_or_default();
+        place.pop();
+        for part in parts(target) {
+            match part {
+                b".." => drop(place.pop()),
+                part => place.push(part.to_vec()),
+            }
+        }
+        place.extend(after);
+        if place.len() > LONGEST_PATH {
+            return true;
+        }
+    }
+    true
+}
+
+fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".")
+}
+
 /// How many directories a path is below the top.
 pub(crate) fn depth(path: &[u8]) -> usize {
-    let parts = path.split(|byte| *byte == b'/');
-    parts.filter(|part| !part.is_empty() && *part != b".").count().saturating_sub(1)
+    parts(path).count().saturating_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_without_an_end_are_known() {
+        let links: HashMap<&[u8], &[u8]> = HashMap::from([
+            (&b"self"[..], &b"self"[..]),
+            (b"one", b"./two"),
+            (b"two", b"one"),
+            (b"grows", b"grows/x"),
+            (b"a/up", b".."),
+            (b"fine", b"dir/x"),
+            (b"chain", b"fine"),
+            (b"through", b"a/up/fine"),
+        ]);
+        let found: Vec<&[u8]> =
+            [&b"self"[..], b"one", b"two", b"grows", b"a/up", b"fine", b"chain", b"through"]
+                .into_iter()
+                .filter(|path| circles(&links, path))
+                .collect();
+        assert_eq!(found, [&b"self"[..], b"one", b"two", b"grows"]);
+    }
 
     #[test]
     fn only_links_that_stay_inside_are_kept() {

@@ -97,6 +97,7 @@ pub(crate) async fn run(product: &Product, verb: RemoteVerb) -> ExitCode {
     if let RemoteVerb::Submit(arguments) = verb {
         return submit::run(product, *arguments, signals).await;
     }
+    let whole = matches!(verb, RemoteVerb::Download(_));
     let mut out = Writer::stdout();
     let done = tokio::select! {
         done = attempt(product, verb, &mut out) => done,
@@ -110,11 +111,21 @@ pub(crate) async fn run(product: &Product, verb: RemoteVerb) -> ExitCode {
         if let Err((problem, _)) = &done {
             tell(json, problem, &mut out).await;
         }
-        out.finish().await;
+        // Half of what was asked for is no success, be it that the disk is full.
+        match out.finish().await {
+            false if code == 0 => {
+                if whole {
+                    let cause = "it could not be written to stdout".to_owned();
+                    streams::tell(&problem::download(cause).to_string());
+                }
+                exit::FAILED
+            }
+            _ => code,
+        }
     };
     // Only readers of ours can still keep us.
     tokio::select! {
-        () = told => ExitCode::from(code),
+        code = told => ExitCode::from(code),
         asked = signals.insistence() => ExitCode::from(asked.map_or(code, Asked::exit_code)),
     }
 }

@@ -95,6 +95,7 @@ impl Kept {
     async fn keep(&self, name: &str, writer: Box<dyn BlobWriter>) -> Result<(), String> {
         let store = &self.fleet.store;
         let blob = writer.finish().await.map_err(|error| error_chain(&error))?;
+        fail_point("keeping");
         let before = store.artifacts(self.job).await.map_err(|error| error_chain(&error))?;
         let before = before.into_iter().find(|artifact| artifact.name == name);
         let artifact =

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cofferdam_store::{Blobs, NodeId, Order, Ordered, Store, StoreError};
 use cofferdam_types::{JobId, SandboxId};
+use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -71,6 +72,8 @@ pub struct Fleet {
     pub(crate) data: Data,
     pub(crate) feed: Arc<Feed>,
     pub(crate) running: Running,
+    /// Held for writing while nobody may take a job up.
+    pub(crate) taking_up: RwLock<()>,
     /// Told when the fleet is to stop.
     pub(crate) stopping: CancellationToken,
     pub(crate) draining: AtomicBool,
@@ -99,6 +102,7 @@ impl Fleet {
             data,
             feed: Arc::default(),
             running: Running::default(),
+            taking_up: RwLock::default(),
             stopping: CancellationToken::new(),
             draining: AtomicBool::new(false),
             tasks: Mutex::default(),

@@ -38,6 +38,7 @@ const WATCHDOG: Duration = Duration::from_secs(30 * 60);
 
 /// Works on a job until it ends or is left, and gives its lease back.
 pub(crate) async fn work(fleet: Arc<Fleet>, lease: Lease) {
+    fail_point("leased");
     let (job, epoch) = (lease.job.id, lease.job.epoch);
     let span = tracing::info_span!(
         "job",
@@ -76,7 +77,10 @@ fn words(driven: &Driven) -> &'static str {
 async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
     let (job, epoch) = (lease.job.id, lease.job.epoch);
     let (orders, orders_there) = mpsc::channel(ORDERS);
-    let place = fleet.running.add(job, epoch, orders.clone());
+    let place = {
+        let _open = fleet.taking_up.read().await;
+        fleet.running.add(job, epoch, orders.clone())
+    };
     let chain = |error: StoreError| error_chain(&error);
     let records = records(fleet, job).await.map_err(chain)?;
     let mut run = Run::replay(&records).map_err(|error| format!("its log: {error}"))?;

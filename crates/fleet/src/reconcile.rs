@@ -1,7 +1,7 @@
 //! What an earlier life of this server left: taken up by the jobs it belongs to, or
 //! removed.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ const EXPIRY: Duration = Duration::from_secs(600);
 /// Removes what an earlier life left and no job goes on with. `born`: made when this
 /// life began, so that what is younger is known to be of this life.
 pub(crate) async fn reconcile(fleet: Arc<Fleet>, born: SandboxId) {
-    let wanted = match wanted(&fleet).await {
-        Ok(wanted) => wanted,
+    let owners = match owners(&fleet).await {
+        Ok(owners) => owners,
         Err(error) => {
             tracing::error!(%error, "what an earlier life left cannot be told from what is in use");
             return;
         }
     };
     for backend in fleet.outfit.backends() {
-        let clearing = clear(&*backend, &wanted, born);
+        let clearing = clear(&fleet, &*backend, &owners, born);
         if timeout(PATIENCE, clearing).await.is_err() {
             tracing::error!(backend = backend.name(), "removing remains took too long");
         }
@@ -45,20 +45,28 @@ pub(crate) async fn reconcile(fleet: Arc<Fleet>, born: SandboxId) {
     sweep_files(&fleet).await;
 }
 
-/// The sandboxes that jobs of this server will go on with.
-async fn wanted(fleet: &Fleet) -> Result<HashSet<SandboxId>, StoreError> {
-    let mut wanted = HashSet::new();
+/// A job that a sandbox belongs to.
+struct Owner {
+    job: JobId,
+    /// Whether it rests: it goes on without the sandbox, when it does.
+    rests: bool,
+}
+
+/// The sandboxes of this server's jobs that are not over.
+async fn owners(fleet: &Fleet) -> Result<HashMap<SandboxId, Owner>, StoreError> {
+    let mut owners = HashMap::new();
     let mut before = None;
     loop {
-        let statuses = vec![Status::Running];
+        // One that was told to go on and has not yet begun to is pending.
+        let statuses = vec![Status::Pending, Status::Running];
         let query = JobQuery { user: None, statuses, before, limit: PAGE };
         let jobs = fleet.store.jobs(query).await?;
-        let Some(last) = jobs.last() else { return Ok(wanted) };
+        let Some(last) = jobs.last() else { return Ok(owners) };
         before = Some(last.id);
-        for job in jobs {
-            if job.node == Some(fleet.node()) && !job.paused {
-                wanted.extend(last_sandbox(fleet, job.id).await?);
-            }
+        for row in jobs.into_iter().filter(|row| row.node == Some(fleet.node())) {
+            let sandbox = last_sandbox(fleet, row.id).await?;
+            let owner = Owner { job: row.id, rests: row.paused };
+            owners.extend(sandbox.map(|sandbox| (sandbox, owner)));
         }
     }
 }
@@ -78,7 +86,12 @@ async fn last_sandbox(fleet: &Fleet, job: JobId) -> Result<Option<SandboxId>, St
     }
 }
 
-async fn clear(backend: &dyn Backend, wanted: &HashSet<SandboxId>, born: SandboxId) {
+async fn clear(
+    fleet: &Fleet,
+    backend: &dyn Backend,
+    owners: &HashMap<SandboxId, Owner>,
+    born: SandboxId,
+) {
     let found = match backend.reconcile().await {
         Ok(found) => found,
         Err(error) => {
@@ -91,7 +104,13 @@ async fn clear(backend: &dyn Backend, wanted: &HashSet<SandboxId>, born: Sandbox
         tracing::info!(backend = backend.name(), count = found.removed.len(), "removed remains");
     }
     for id in found.alive {
-        if wanted.contains(&id) || id > born {
+        let owner = owners.get(&id);
+        if id > born || owner.is_some_and(|owner| !owner.rests) {
+            continue;
+        }
+        // No job is taken up meanwhile; one that was may have its sandbox back.
+        let _nobody = fleet.taking_up.write().await;
+        if owner.is_some_and(|owner| fleet.running.has(owner.job)) {
             continue;
         }
         let ended = async {

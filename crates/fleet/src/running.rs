@@ -42,6 +42,11 @@ impl Running {
         u32::try_from(self.jobs().len()).unwrap_or(u32::MAX)
     }
 
+    /// Whether a job runs here.
+    pub(crate) fn has(&self, job: JobId) -> bool {
+        self.jobs().contains_key(&job)
+    }
+
     /// Adds a job.
     pub(crate) fn add(&self, job: JobId, epoch: u64, orders: mpsc::Sender<Order>) -> Place {
         let place = Place {

@@ -144,7 +144,14 @@ impl Supervisor {
         match Self::build(&plan, descriptors, ground, &mut newborn, &mut groups, host) {
             Ok((supervisor, ready)) => {
                 let supervisor = Self { groups, ..supervisor };
-                wire::send(host, &ready, &[]).step("report to the host").map(|()| supervisor)
+                match wire::send(host, &ready, &[]).step("report to the host") {
+                    Ok(()) => Ok(supervisor),
+                    // Nobody has heard of it, so nobody would end it.
+                    Err(failure) => {
+                        supervisor.end(&[]);
+                        Err(failure)
+                    }
+                }
             }
             Err(failure) => {
                 newborn.into_iter().for_each(Newborn::discard);

@@ -2,7 +2,7 @@
 
 use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_tools::Watcher;
-use cofferdam_types::{CallId, ToolOutput};
+use cofferdam_types::{CallId, Event, SandboxId, ToolOutput};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
@@ -19,9 +19,7 @@ impl Drive {
     /// was.
     pub(crate) async fn adopt(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {
         let lingers = self.driver.lifetime != Lifetime::Owned;
-        let Some(id) = self.driver.run.sandbox().filter(|_| lingers) else {
-            return Some(Vec::new());
-        };
+        let Some(id) = self.last_sandbox().filter(|_| lingers) else { return Some(Vec::new()) };
         let limits = self.workplace().limits;
         let attaching = Sandbox::reattach(&*self.driver.backend, id, limits);
         // One that is gone is made anew.
@@ -29,6 +27,15 @@ impl Drive {
         self.settle(sandbox.with_variables(self.driver.place.variables.clone())).await;
         fail_point("collecting");
         self.collect().await
+    }
+
+    /// The sandbox that a process before worked in. One that died before it had
+    /// logged that it took the sandbox up has left it to the next.
+    fn last_sandbox(&self) -> Option<SandboxId> {
+        self.driver.records.iter().rev().find_map(|record| match record.event {
+            Event::SandboxOpened { sandbox, .. } => Some(sandbox),
+            _ => None,
+        })
     }
 
     async fn collect(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {

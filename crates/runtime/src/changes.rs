@@ -174,15 +174,16 @@ fn count(was: &[u8], is: &[u8]) -> Option<(u64, u64)> {
     };
     let (was, is) = (lines(was), lines(is));
     let until = Some(Instant::now() + PATIENCE);
-    let (mut added, mut removed) = (0, 0);
-    for step in capture_diff_slices_deadline(Algorithm::Myers, &was, &is, until) {
-        let (tag, old, new) = step.as_tag_tuple();
-        if tag != DiffTag::Equal {
-            removed += old.len() as u64;
-            added += new.len() as u64;
-        }
-    }
-    Some((added, removed))
+    // Only the runs of equal lines can be relied on once the time is up.
+    let steps = capture_diff_slices_deadline(Algorithm::Myers, &was, &is, until);
+    let equal: usize = steps
+        .iter()
+        .map(|step| step.as_tag_tuple())
+        .filter(|(tag, ..)| *tag == DiffTag::Equal)
+        .map(|(_, old, _)| old.len())
+        .sum();
+    let (added, removed) = (is.len().saturating_sub(equal), was.len().saturating_sub(equal));
+    Some((added as u64, removed as u64))
 }
 
 #[cfg(test)]

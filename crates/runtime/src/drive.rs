@@ -157,7 +157,9 @@ impl Drive {
         for record in records {
             match &record.event {
                 Event::ToolStarted { .. } => fail_point("tool-intent"),
+                Event::TakenUp { .. } => fail_point("taken-up"),
                 Event::CancelAsked { .. } => fail_point("cancelling"),
+                Event::Paused => fail_point("pausing"),
                 // The sandbox may forget it now.
                 Event::ToolEnded { call, .. } => {
                     if let Some(tools) = &self.tools {
@@ -230,7 +232,11 @@ impl Drive {
         match done {
             Ok(Done::Heard(input)) => {
                 match &input {
-                    Input::ModelAnswered { request, .. } | Input::ModelFailed { request, .. } => {
+                    Input::ModelAnswered { request, .. } => {
+                        fail_point("model-answered");
+                        self.asked.remove(request);
+                    }
+                    Input::ModelFailed { request, .. } => {
                         self.asked.remove(request);
                     }
                     Input::ToolEnded { .. } => fail_point("tool-ended"),
@@ -360,6 +366,7 @@ impl Drive {
         // What cannot be brought home now is brought home by whoever opens the
         // directory next.
         self.close().await.ok();
+        fail_point("resting");
         Driven::Resting
     }
 

@@ -105,8 +105,16 @@ impl Native {
             step: format!("make a directory in {}", self.home.display()),
             source,
         })?;
-        let plan = self.plan(&spec, state.path.clone(), workspace).inspect_err(|_| {
-            // Nothing is in it yet but the lock.
+        let plan = self.plan(&spec, state.path.clone(), workspace).and_then(|plan| {
+            // Before there is anything to take up: this process may die at any time.
+            if let Lifetime::Lingering(_) = spec.lifetime {
+                let kept = state::keep_network(&state.path, &spec.network);
+                kept.map_err(step("keep the network setting"))?;
+            }
+            Ok(plan)
+        });
+        let plan = plan.inspect_err(|_| {
+            // No supervisor has it yet.
             drop(remains::remove_state(&state.path));
         })?;
         let mut beside = vec![state.lock.as_fd()];
@@ -120,12 +128,6 @@ impl Native {
             Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
             Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
         };
-        if let Lifetime::Lingering(_) = spec.lifetime {
-            state::keep_network(&state.path, &spec.network).map_err(|source| OpenError::Step {
-                step: "keep the network setting".to_owned(),
-                source,
-            })?;
-        }
         let room = self.hold(spec.id, state.path, control, &built, &spec.limits, &spec.network);
         let room = NativeRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {

@@ -62,10 +62,14 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     text.split(';').next().unwrap_or_default().trim()
 }
 
-/// JSON of this type. Nothing else is taken in its place.
+/// A JSON object of this type. Nothing else is taken in its place.
 pub(crate) fn json<T: DeserializeOwned>(headers: &HeaderMap, bytes: &[u8]) -> Result<T, Refusal> {
     if !media_type(headers).eq_ignore_ascii_case("application/json") {
         return Err(wrong_media("application/json"));
+    }
+    // Where an object is wanted, serde would take an array of its fields as well.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refusal::malformed("the body is no JSON object"));
     }
     serde_json::from_slice(bytes)
         .map_err(|error| Refusal::malformed(format!("the body is not as it should be: {error}")))
@@ -282,21 +286,24 @@ mod tests {
 
     #[test]
     fn json_is_taken_only_as_json() {
+        type Message = cofferdam_api::Message;
+        let object = br#" {"text": "x"}"#;
         let mut headers = HeaderMap::new();
-        let refusal = json::<u32>(&headers, b"1").unwrap_err();
-        assert_eq!(refusal.status(), 415);
+        assert_eq!(json::<Message>(&headers, object).unwrap_err().status(), 415);
         headers.insert(CONTENT_TYPE, "text/plain".parse().unwrap());
-        assert_eq!(json::<u32>(&headers, b"1").unwrap_err().status(), 415);
+        assert_eq!(json::<Message>(&headers, object).unwrap_err().status(), 415);
         headers.insert(CONTENT_TYPE, "application/json; charset=utf-8".parse().unwrap());
-        assert_eq!(json::<u32>(&headers, b"1").unwrap(), 1);
-        assert_eq!(json::<u32>(&headers, b"1 x").unwrap_err().status(), 400);
+        assert_eq!(json::<Message>(&headers, object).unwrap().text, "x");
+        for bad in [&br#"{"text": "x"} x"#[..], br#"["x"]"#, b"", b"null", b"\"x\""] {
+            assert_eq!(json::<Message>(&headers, bad).unwrap_err().status(), 400);
+        }
     }
 
     #[test]
     fn deep_json_is_refused_and_not_followed() {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, "application/json".parse().unwrap());
-        let deep = "[".repeat(100_000);
+        let deep = "{\"a\":".repeat(100_000);
         let refusal = json::<serde_json::Value>(&headers, deep.as_bytes()).unwrap_err();
         assert_eq!(refusal.status(), 400);
     }

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use cofferdam_api::{Artifact, ArtifactList, AuditTrail, PREFIX};
 use cofferdam_fleet::{Format, Output};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use http::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
 };
@@ -17,12 +17,14 @@ use crate::app::App;
 use crate::disposition::attachment;
 use crate::headers::DOWNLOAD;
 use crate::moment;
-use crate::problem::Refusal;
+use crate::problem::{Refusal, UNAVAILABLE};
 use crate::query::Query;
 use crate::request::{Caller, Id, json};
 
 const PAGE: u64 = 1000;
 const LARGEST_PAGE: u64 = 10_000;
+/// How often a project is asked for again that could not be packed.
+const TRIES: u32 = 3;
 
 /// `GET /jobs/{id}/output.zip`, also under the prefix.
 pub(crate) async fn zip(
@@ -52,29 +54,46 @@ pub(crate) async fn patch(
 }
 
 async fn output(app: &App, caller: &Caller, id: &str, format: Format) -> Result<Response, Refusal> {
-    let row = app.job(&caller.0, id).await?;
+    let mut row = app.job(&caller.0, id).await?;
     let (extension, media_type) = match format {
         Format::Zip => ("zip", "application/zip"),
         Format::TarZst => ("tar.zst", "application/zstd"),
         Format::Patch => ("patch", "text/x-diff; charset=utf-8"),
     };
+    let mut tries = TRIES;
     // A stream that fails breaks the connection: half a project is not taken for
     // a whole one.
-    let mut response = match app.fleet.output(&row, format).await? {
-        Output::Kept { blob, bytes } => {
-            let mut response = Response::new(Body::from_stream(bytes));
-            let headers = response.headers_mut();
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(blob.bytes));
-            if let Ok(tag) = HeaderValue::try_from(format!("\"{}\"", blob.sha256)) {
-                headers.insert(ETAG, tag);
+    let mut response = loop {
+        match app.fleet.output(&row, format).await? {
+            Output::Kept { blob, bytes } => {
+                let mut response = Response::new(Body::from_stream(bytes));
+                let headers = response.headers_mut();
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(blob.bytes));
+                if let Ok(tag) = HeaderValue::try_from(format!("\"{}\"", blob.sha256)) {
+                    headers.insert(ETAG, tag);
+                }
+                break response;
             }
-            response
-        }
-        Output::Made(bytes) => {
-            let told = |piece: Result<_, String>| {
-                piece.inspect_err(|error| tracing::warn!(error, "a project could not be packed"))
-            };
-            Response::new(Body::from_stream(bytes.map(told)))
+            Output::Made(mut bytes) => {
+                let told = |piece: Result<_, String>| {
+                    piece.inspect_err(|error| tracing::warn!(error, "a project was not packed"))
+                };
+                match bytes.next().await {
+                    Some(Err(_)) if tries > 0 => {
+                        // The job may have ended while we asked, and has kept it then.
+                        tries -= 1;
+                        row = app.job(&caller.0, id).await?;
+                    }
+                    Some(Err(error)) => {
+                        let remedy = "try again in a moment";
+                        return Err(Refusal::new(UNAVAILABLE, error, remedy).retry_after(2));
+                    }
+                    first => {
+                        let all = stream::iter(first).chain(bytes).map(told);
+                        break Response::new(Body::from_stream(all));
+                    }
+                }
+            }
         }
     };
     let headers = response.headers_mut();

@@ -46,3 +46,40 @@ fn fixed(media_type: &'static str, text: &'static str) -> Response {
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_makes_text_and_never_html() {
+        let sinks = [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "DOMParser",
+            "createContextualFragment",
+            "setHTML",
+            "srcdoc",
+            "eval(",
+            "new Function",
+            "localStorage",
+        ];
+        for sink in sinks {
+            assert!(!SCRIPT.contains(sink), "{sink}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_nothing_inline_and_nothing_from_elsewhere() {
+        let page = include_str!("page/index.html");
+        for part in
+            [" style=", "<style", "javascript:", "src=\"http", "href=\"http", " onclick", " onload"]
+        {
+            assert!(!page.contains(part), "{part}");
+        }
+        assert_eq!(page.matches("<script").count(), 1);
+        assert!(page.contains("<script type=\"module\" src=\"/assets/app.js\"></script>"));
+    }
+}

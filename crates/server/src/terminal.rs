@@ -37,7 +37,7 @@ const MISSED: u32 = 3;
 const BURST: f64 = 4000.0;
 const RATE: f64 = 1000.0;
 /// Time for the last words.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Duration = Duration::from_secs(2);
 /// The shell of people; the plain one where there is no other.
 const SHELL: &str = "[ -x /bin/bash ] && exec /bin/bash -i; exec /bin/sh -i";
 
@@ -73,11 +73,11 @@ pub(crate) async fn open(
     tasks.spawn(async move {
         app.meters.terminals.inc();
         match upgrade.await {
-            Ok(upgraded) => converse(&app, socket(upgraded).await, &visit, process).await,
+            Ok(upgraded) => converse(&app, socket(upgraded).await, visit, process).await,
             Err(error) => tracing::debug!(error = %error, "no WebSocket"),
         }
         app.meters.terminals.dec();
-        drop((visit, place));
+        drop(place);
     });
     Ok(handshake.answer())
 }
@@ -94,18 +94,19 @@ fn closed(code: CloseCode, why: &str) -> End {
     End::Told(code, TerminalReport::Closed(why.to_owned()))
 }
 
-async fn converse(app: &App, socket: Socket, visit: &Visit, mut process: Process) {
+async fn converse(app: &App, socket: Socket, visit: Visit, mut process: Process) {
     let (mut outgoing, mut incoming) = socket.split();
     let (sizes, mut resized) = mpsc::channel(1);
     let stdin = process.take_stdin();
     let end = tokio::select! {
         end = hear(&mut incoming, stdin, sizes) => end,
-        end = show(app, &mut outgoing, visit, &mut process, &mut resized) => end,
+        end = show(app, &mut outgoing, &visit, &mut process, &mut resized) => end,
         () = visit.over() => closed(CloseCode::Away, "the job took its sandbox back"),
         () = app.stopping.cancelled() => closed(CloseCode::Restart, "the server stops"),
     };
-    // Whatever still runs of it ends with it.
-    drop(process);
+    // Whatever still runs of it ends with it, and the sandbox is not kept for the
+    // last words.
+    drop((process, visit));
     let End::Told(code, report) = end else { return };
     let farewell = async {
         if let Ok(text) = serde_json::to_string(&report) {

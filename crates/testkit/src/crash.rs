@@ -19,8 +19,10 @@ mod verify;
 
 mod scene;
 
+mod dice;
 mod states;
 mod trials;
+mod two_servers;
 
 use std::path::PathBuf;
 use std::sync::Arc;

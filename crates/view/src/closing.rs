@@ -25,8 +25,17 @@ pub(crate) enum Listed {
     Incompletely,
 }
 
+/// Where a job is worked on, and so how it is taken up again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Site {
+    #[default]
+    Here,
+    Server,
+}
+
 /// A job that has ended.
 pub(crate) struct Closing<'a> {
+    pub(crate) site: Site,
     pub(crate) job: Option<JobId>,
     pub(crate) budget: Option<&'a Budget>,
     pub(crate) checks: usize,
@@ -124,7 +133,11 @@ impl Closing<'_> {
         match (self.way_on(), self.ending) {
             // Whoever stops a job by hand mostly goes on with the same.
             (Some(resume), Ending::Cancelled { by: Cancel::User }) => {
-                vec![way("To go on: ", "cofferdam run --last"), way("or later: ", &resume)]
+                let last = match self.site {
+                    Site::Here => "cofferdam run --last",
+                    Site::Server => "cofferdam resume --last",
+                };
+                vec![way("To go on: ", last), way("or later: ", &resume)]
             }
             (Some(resume), _) => vec![way("To go on: ", &resume)],
             (None, _) => {
@@ -148,7 +161,11 @@ impl Closing<'_> {
             | Ending::ModelUnavailable { .. }
             | Ending::Cancelled { .. } => String::new(),
         };
-        Some(format!("cofferdam run --resume {job}{more}"))
+        let verb = match self.site {
+            Site::Here => "run --resume",
+            Site::Server => "resume",
+        };
+        Some(format!("cofferdam {verb} {job}{more}"))
     }
 
     /// An option that allows twice as much of what ran out, or of what was used

@@ -10,7 +10,7 @@ use cofferdam_types::{
     ThreadId, Timestamp, Tokens, ToolCall, ToolOutput, Usd,
 };
 
-use crate::closing::Listed;
+use crate::closing::{Listed, Site};
 use crate::fold::Stream;
 use crate::heading::{heading, shortened};
 use crate::tame::tame_line;
@@ -22,6 +22,7 @@ const LONGEST_TOOL: usize = 64;
 /// The state of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
+    pub(crate) site: Site,
     pub(crate) job: Option<JobId>,
     pub(crate) budget: Option<Budget>,
     /// How many checks there are.

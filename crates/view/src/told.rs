@@ -75,6 +75,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         Event::Paused => vec![note().own(Tone::Plain, words::PAUSED)],
         Event::CancelAsked { by } => vec![warning().own(Tone::Plain, words::stopping(*by))],
         Event::Ended { ending, spent, changes, delivery_problem } => Closing {
+            site: story.site,
             job: story.job,
             budget: story.budget.as_ref(),
             checks: story.checks,

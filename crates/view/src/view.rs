@@ -5,6 +5,7 @@ use std::time::Duration;
 use cofferdam_model::Delta;
 use cofferdam_types::{CallId, Event, Record, ThreadId};
 
+use crate::closing::Site;
 use crate::line::{Line, Tone, Weight};
 use crate::live::Live;
 use crate::plain;
@@ -75,6 +76,13 @@ impl View {
             Style::Quiet => Screen::Quiet,
         };
         Self { story: Story::default(), screen }
+    }
+
+    /// The job is worked on by a server: that is where it can be taken up again.
+    #[must_use]
+    pub fn of_a_server(mut self) -> Self {
+        self.story.site = Site::Server;
+        self
     }
 
     /// Takes in an event of long ago, of a job that is taken up again: it counts,

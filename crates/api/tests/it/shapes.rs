@@ -33,3 +33,17 @@ fn a_terminal_is_resized_by_a_named_control() {
     assert_eq!(serde_json::to_string(&control).unwrap(), text);
     assert_eq!(serde_json::from_str::<TerminalControl>(text).unwrap(), control);
 }
+
+#[test]
+fn a_whole_number_is_one_however_it_is_written() {
+    let turns = |json: &str| {
+        let text = format!(r#"{{"task": "t", "max_turns": {json}}}"#);
+        serde_json::from_str::<CreateJob>(&text).map(|job| job.max_turns).map_err(|_| ())
+    };
+    assert_eq!(turns("224"), Ok(Some(224)));
+    assert_eq!(turns("224.0"), Ok(Some(224)));
+    assert_eq!(turns("null"), Ok(None));
+    for bad in ["224.5", "-1", "4294967296", "1e400", "\"3\"", "18446744073709551615", "1e300"] {
+        assert_eq!(turns(bad), Err(()), "{bad}");
+    }
+}

@@ -144,7 +144,7 @@ fn a_workspace_full_of_tricks_does_no_harm_and_loses_nothing() {
         .filter(|(_, seen)| seen.mode & 0o170_000 == 0o120_000)
         .map(|(name, seen)| (name.as_str(), seen.text.as_str()))
         .collect();
-    assert_eq!(links, [("Dir/up", ".."), ("good", "Dir/x"), ("loop", "loop")]);
+    assert_eq!(links, [("Dir/up", ".."), ("good", "Dir/x")]);
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
     assert!(zip.entries.values().all(|seen| !seen.text.contains(passwd.trim())));
     unlock(&lab);

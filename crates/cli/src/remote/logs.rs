@@ -44,7 +44,7 @@ pub(crate) async fn run(
 ) -> Result<u8, Failed> {
     let client = arguments.server.client(product)?;
     let job = arguments.which.find(&client).await?;
-    let view = (!arguments.json).then(|| Box::new(View::new(Style::Plain)));
+    let view = (!arguments.json).then(|| Box::new(View::new(Style::Plain).of_a_server()));
     let mut log = Log { view, ending: None, out };
     if arguments.follow {
         let mut events = client.follow(job, arguments.after);

@@ -141,7 +141,7 @@ pub(crate) async fn run(
     arguments: SubmitArguments,
     mut signals: Signals,
 ) -> ExitCode {
-    let mut screen = Screen::new(Manner::of(arguments.json, arguments.quiet));
+    let mut screen = Screen::of_a_server(Manner::of(arguments.json, arguments.quiet));
     let begun = tokio::select! {
         begun = submit(product, &arguments, &mut screen) => begun,
         asked = signals.end() => Err((problem::left_early(), asked.exit_code())),

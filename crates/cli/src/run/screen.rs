@@ -54,11 +54,24 @@ enum Kind {
 
 impl Screen {
     pub(crate) fn new(manner: Manner) -> Self {
-        let kind = match manner {
-            Manner::Json => Kind::Json,
-            Manner::Told => Kind::View(Box::new(View::new(style()))),
-            Manner::Quiet => Kind::View(Box::new(View::new(Style::Quiet))),
+        let view = match manner {
+            Manner::Json => return Self::of(Kind::Json),
+            Manner::Told => View::new(style()),
+            Manner::Quiet => View::new(Style::Quiet),
         };
+        Self::of(Kind::View(Box::new(view)))
+    }
+
+    /// The screen of a server's job.
+    pub(crate) fn of_a_server(manner: Manner) -> Self {
+        let screen = Self::new(manner);
+        match screen.kind {
+            Kind::View(view) => Self::of(Kind::View(Box::new(view.of_a_server()))),
+            Kind::Json => screen,
+        }
+    }
+
+    fn of(kind: Kind) -> Self {
         Self {
             kind,
             stdout: Writer::stdout(),

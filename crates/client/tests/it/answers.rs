@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam_client::{Client, ClientError, JobQuery};
+use cofferdam_client::{Client, ClientError, JobQuery, Patience};
 
 use crate::server::{Act, Server, impatient, json, problem, text, typed};
 
 /// How long anything here may take, on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 async fn ask(acts: impl Fn() -> Vec<Act> + Send + 'static) -> ClientError {
     let server = Server::new(move |_, _| acts()).await;
@@ -74,7 +74,10 @@ async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
         || vec![text("HTTP/1.1 200 OK\r\ncontent-"), Act::Stall],
         || vec![text("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"), Act::Stall],
     ] {
-        let error = ask(acts).await;
+        let server = Server::new(move |_, _| acts()).await;
+        let short = Duration::from_millis(100);
+        let hasty = Patience { head: short, silence: short, ..impatient() };
+        let error = server.client_with(hasty).me().await.unwrap_err();
         assert!(matches!(error, ClientError::Stalled { .. }), "{error:?}");
     }
 }
@@ -85,8 +88,11 @@ async fn a_refusal_is_told_as_the_server_tells_it() {
     let ClientError::Refused { problem, .. } = &error else { panic!("{error:?}") };
     assert_eq!((problem.code.as_str(), problem.remedy.as_str()), ("API-099", "help"));
     // A page of somebody else's is not a refusal of our server, whatever it says.
-    let error = ask(|| vec![typed(404, "text/html", "", "<h1>Not Found</h1>")]).await;
-    assert!(matches!(&error, ClientError::Nonsense { status: 404, .. }), "{error:?}");
+    let words = r#"{"type":"x","title":"","status":404,"code":"API-099","detail":"","remedy":""}"#;
+    for (media_type, body) in [("text/html", "<h1>Not Found</h1>"), ("text/html", words)] {
+        let error = ask(move || vec![typed(404, media_type, "", body)]).await;
+        assert!(matches!(&error, ClientError::Nonsense { status: 404, .. }), "{error:?}");
+    }
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn a_stream_that_breaks_is_taken_up_without_a_gap_or_a_repetition() {
     let server = Server::new(|number, asked| match number {
         _ if is_page(asked) => page(true),
         // In the middle of an event.
-        0 => vec![text(HEAD), chunk(&event(1, "created")), chunk("id: 2\ndata: {"), Act::Reset],
+        0 => vec![text(HEAD), chunk(&event(1, "created")), chunk("id: 2\ndata: {")],
         1 => vec![problem(503, "retry-after: 0\r\n")],
         2 => vec![Act::Reset],
         // One that was seen comes again, and then silence.
@@ -134,7 +134,7 @@ async fn a_job_that_goes_on_after_its_end_is_followed_further() {
 #[tokio::test]
 async fn a_server_that_never_comes_back_is_given_up() {
     let server = Server::new(|number, _| match number {
-        0 => vec![text(HEAD), chunk(&event(1, "created")), Act::Reset],
+        0 => vec![text(HEAD), chunk(&event(1, "created"))],
         _ => vec![Act::Reset],
     })
     .await;

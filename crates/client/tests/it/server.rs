@@ -31,10 +31,11 @@ impl Asked {
     }
 }
 
-/// What the server does with a request.
+/// What the server does with a request. After the last of these it closes the
+/// connection, and what it has sent arrives.
 pub(crate) enum Act {
     Send(Vec<u8>),
-    /// Close the connection in the middle of things.
+    /// Break the connection: what was sent before may be lost.
     Reset,
     /// Say nothing until the client has left.
     Stall,
@@ -108,17 +109,22 @@ impl Server {
 
     /// A client with little patience.
     pub(crate) fn client(&self) -> Client {
+        self.client_with(impatient())
+    }
+
+    pub(crate) fn client_with(&self, patience: Patience) -> Client {
         let url = format!("http://{}", self.address);
         let token = Some(Redacted::new(TOKEN.to_owned()));
-        Client::insecure(url.parse().unwrap(), token, impatient()).unwrap()
+        Client::insecure(url.parse().unwrap(), token, patience).unwrap()
     }
 }
 
-/// Bounds that a test can wait for, and waits of no length.
+/// Bounds that a test can wait for, and that a busy machine keeps; waits of no
+/// length.
 pub(crate) fn impatient() -> Patience {
     Patience {
-        head: Duration::from_millis(300),
-        silence: Duration::from_millis(300),
+        head: Duration::from_secs(2),
+        silence: Duration::from_secs(2),
         farewell: Duration::from_millis(50),
         first_wait: Duration::from_millis(1),
         longest_wait: Duration::from_millis(10),
@@ -147,8 +153,6 @@ async fn attend(
                 }
             }
             Act::Reset => {
-                // What was sent before is to arrive first.
-                tokio::time::sleep(Duration::from_millis(20)).await;
                 stream.set_zero_linger().unwrap();
                 return;
             }

@@ -6,6 +6,7 @@ mod agent;
 mod home;
 mod invocation;
 mod processes;
+mod served;
 mod terminal;
 
 mod bytes;
@@ -22,6 +23,9 @@ mod run;
 mod run_faults;
 mod run_killed;
 mod run_samples;
+mod serve_access;
+mod serve_jobs;
+mod serve_sandbox;
 mod server_client;
 mod server_faults;
 mod server_lab;

@@ -32,6 +32,15 @@ fn a_task_is_submitted_followed_told_and_downloaded() {
     assert!(names.contains("a.txt") && names.contains("MANIFEST.json"));
     let patch = served.ask(&["download", &id, "--format", "patch", "--out", "-"]).expect_code(0);
     assert!(patch.text().contains("+hello"), "{}", patch.text());
+    // What a full disk has not taken is not called downloaded.
+    let full = std::process::Command::new(env!("CARGO_BIN_EXE_cofferdam"))
+        .args(["download", &id, "--out", "-", "--server", &served.url])
+        .env("COFFERDAM_HOME", served.agent.home.path())
+        .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&full.stderr).contains("REM-009"), "{full:?}");
     served.ask(&["download", &id, "--out", "p.tar.zst"]).expect_code(0);
     let zst = std::fs::read(served.agent.workspace.join("p.tar.zst")).unwrap();
     assert!(zst.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]));
@@ -71,7 +80,8 @@ fn exit_codes_are_those_of_run() {
     let limited = served.ask(&words).expect_code(4);
     assert_eq!(ending(&limited), json!({"how": "limit_reached", "limit": "turns"}));
     served.ask(&["status", "--last"]).expect_code(4);
-    served.ask(&["logs", "-f", "--last"]).expect_code(4);
+    let logs = served.ask(&["logs", "-f", "--last"]).expect_code(4).text();
+    assert!(logs.contains("To go on: cofferdam resume "), "{logs}");
     // What only shows what there is has not failed.
     served.ask(&["logs", "--last"]).expect_code(0);
     let served = Served::new([]);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_types::Limits;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::home::{Home, block_on, groups_of, processes_with, supervisors, wait_until};
@@ -232,4 +233,44 @@ fn life_is_the_same_for_an_ordinary_user() {
         "life::a_sandbox_goes_first_when_the_machine_runs_out_of_memory",
         "life::an_image_directory_is_the_root",
     ]);
+}
+
+/// However early its maker goes: what is alive can be taken up and closed, and what
+/// is not is removed.
+#[test]
+fn a_sandbox_whose_maker_left_in_the_middle_of_it_can_be_ended() {
+    block_on(async {
+        let home = Home::new();
+        for step in 0..60 {
+            let native = home.native();
+            let lifetime = Lifetime::Lingering(Duration::from_secs(600));
+            {
+                let opening = Sandbox::open(&native, Spec { lifetime, ..Spec::scratch() });
+                tokio::pin!(opening);
+                let patience = Duration::from_micros(500 * step);
+                if let Ok(Ok(sandbox)) = tokio::time::timeout(patience, &mut opening).await {
+                    sandbox.leave();
+                }
+                if step % 2 == 1 {
+                    // The sandbox gets ready, and its maker does not hear of it.
+                    std::thread::sleep(Duration::from_millis(30));
+                }
+            }
+            drop(native);
+            let next = home.native();
+            let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+            while !home.left().is_empty() {
+                assert!(tokio::time::Instant::now() < deadline, "step {step}: {:?}", home.left());
+                for id in next.reconcile().await.unwrap().alive {
+                    match Sandbox::reattach(&next, id, Limits::default()).await {
+                        Ok(sandbox) => sandbox.close().await.unwrap(),
+                        // It may be about to end by itself.
+                        Err(SandboxError::Open(OpenError::Gone(_))) => {}
+                        Err(error) => panic!("step {step}: {error:?}"),
+                    }
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+    });
 }

@@ -3,6 +3,9 @@
 
 /// Lines of events that are kept on the page: the newest.
 const MOST_LINES = 2_000;
+/// Milliseconds in which events gather before they are shown: to lay the log out
+/// anew for each of a thousand takes too long.
+const GATHER = 50;
 
 const STEP_MARKS = { pending: "○", in_progress: "◐", completed: "●" };
 const STEP_WORDS = { pending: "not begun", in_progress: "under way", completed: "done" };
@@ -32,10 +35,13 @@ class JobView {
   #id;
   #job;
   #story;
+  #shownPlan;
   #last = 0;
   #stream;
   #connection = "";
   #lines = 0;
+  #waiting = [];
+  #timer;
   #said = "";
   /// Whether the problem that is shown is that the job could not be asked for.
   #unknown = false;
@@ -76,6 +82,9 @@ class JobView {
     this.#story = undefined;
     this.#last = 0;
     this.#lines = 0;
+    this.#waiting = [];
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
     this.#connection = "";
     this.#said = "";
     this.#unknown = false;
@@ -209,6 +218,7 @@ class JobView {
   }
 
   #connect(state) {
+    this.#showLines();
     this.#connection = state;
     find("job").dataset.connection = state;
     if (state === "over") {
@@ -224,28 +234,37 @@ class JobView {
   }
 
   #hear(records) {
-    const plan = this.#story.plan;
     this.#last = records.at(-1).seq;
     const lines = records.flatMap((record) => this.#story.hear(record));
+    this.#lines += lines.length;
+    this.#waiting = this.#waiting.concat(lines).slice(-MOST_LINES);
+    this.#timer ??= setTimeout(() => this.#showLines(), GATHER);
+    const telling = ["taken_up", "paused", "ended", "cancel_asked"];
+    if (records.some((record) => telling.includes(record.event))) this.refresh();
+  }
+
+  /// Shows what was heard since the last time.
+  #showLines() {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
     const list = find("events");
     const follows = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
-    const kept = lines.slice(-MOST_LINES);
-    list.append(...kept.map(eventLine));
-    this.#lines += lines.length;
+    list.append(...this.#waiting.map(eventLine));
+    this.#waiting = [];
     while (list.children.length > MOST_LINES) list.firstElementChild.remove();
     const earlier = this.#lines - list.children.length;
     const hidden = find("events-hidden");
     hidden.hidden = earlier === 0;
     setText(hidden, `${counted(earlier, "earlier line")} not shown.`);
     if (follows) list.scrollTop = list.scrollHeight;
-    if (this.#story.plan !== plan) this.#showPlan();
+    this.#showPlan();
     this.#showDoing();
     this.#showFacts();
-    const telling = ["taken_up", "paused", "ended", "cancel_asked"];
-    if (records.some((record) => telling.includes(record.event))) this.refresh();
   }
 
   #showPlan() {
+    if (this.#shownPlan === this.#story.plan) return;
+    this.#shownPlan = this.#story.plan;
     const steps = this.#story.plan.slice(0, 200);
     find("plan").hidden = steps.length === 0;
     find("plan-steps").replaceChildren(...steps.map((step) => {

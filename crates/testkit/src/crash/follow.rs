@@ -14,11 +14,14 @@ use super::violation::{Violation, ensure};
 
 /// Where a server is at the moment, if it is anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Option<Api>>);
+pub(super) struct Reach {
+    api: Mutex<Option<Api>>,
+    hidden: AtomicBool,
+}
 
 impl Reach {
     fn lock(&self) -> MutexGuard<'_, Option<Api>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.api.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set(&self, address: Option<SocketAddr>, token: &str) {
@@ -26,7 +29,16 @@ impl Reach {
     }
 
     pub(super) fn api(&self) -> Option<Api> {
-        self.lock().clone()
+        self.lock().clone().filter(|_| !self.hidden.load(Ordering::Relaxed))
+    }
+
+    /// Nobody asks it until it is shown again.
+    pub(super) fn hide(&self) {
+        self.hidden.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn show(&self) {
+        self.hidden.store(false, Ordering::Relaxed);
     }
 }
 

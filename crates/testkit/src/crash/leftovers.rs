@@ -83,6 +83,23 @@ impl Watch {
         found
     }
 
+    /// Waits until no sandbox is left of a server that runs.
+    pub(super) fn no_sandbox_within(&mut self, patience: Duration) -> Result<(), Violation> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let mut left = names(&self.data.join("sandboxes"));
+            left.retain(|name| name != ".shared");
+            left.extend(self.supervisors().iter().map(|process| format!("process {process}")));
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(Violation(format!("left behind: {}", left.join(", "))));
+            }
+            thread::sleep(GLANCE * 5);
+        }
+    }
+
     /// The supervisors of sandboxes that run.
     pub(super) fn supervisors(&self) -> Vec<i32> {
         let all = processes(&self.data).into_iter();

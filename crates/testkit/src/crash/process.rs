@@ -90,14 +90,9 @@ impl Server {
         self.token = self.token.take().or(token.map(str::to_owned));
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         // One that is gone needs no signal.
         kill_process(Pid::from_child(&self.child), signal).ok();
-    }
-
-    /// Asks it to stop.
-    pub(super) fn ask_to_stop(&self) {
-        self.signal(Signal::TERM);
     }
 
     /// `kill -9`, and waits until it is gone.

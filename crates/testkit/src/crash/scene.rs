@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -56,6 +58,8 @@ pub(super) struct Node {
     /// Whether it is started again when it has died.
     pub(super) revived: bool,
     pub(super) deaths: usize,
+    /// The length of its log when its server was last started.
+    logged: usize,
 }
 
 /// A scene.
@@ -66,6 +70,48 @@ pub(super) struct Scene {
     pub(super) jobs: Vec<Job>,
     token: String,
     made: usize,
+}
+
+impl Node {
+    /// Asks its server to stop.
+    pub(super) fn ask_to_stop(&self) {
+        self.server.iter().for_each(|server| server.signal(Signal::TERM));
+    }
+
+    /// Halts its server, as a machine that is out of reach.
+    pub(super) fn halt(&self) {
+        self.server.iter().for_each(|server| server.signal(Signal::STOP));
+        self.reach.hide();
+    }
+
+    /// Lets it go on.
+    pub(super) fn go_on(&self) {
+        self.server.iter().for_each(|server| server.signal(Signal::CONT));
+        self.reach.show();
+    }
+
+    /// Waits until its server has ended by itself.
+    pub(super) fn left_within(&mut self, patience: Duration) -> Result<ExitStatus, Violation> {
+        let Some(mut server) = self.server.take() else {
+            return Err(Violation("the server does not run".to_owned()));
+        };
+        self.reach.set(None, "");
+        server.ends_within(patience)
+    }
+
+    /// Waits until its servers have said something since the last start.
+    pub(super) fn says(&self, words: &str, patience: Duration) -> Result<(), Violation> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let log = std::fs::read(&self.launch.log)?;
+            let since = log.get(self.logged..).unwrap_or_default();
+            if String::from_utf8_lossy(since).contains(words) {
+                return Ok(());
+            }
+            ensure(Instant::now() < deadline, || format!("the server never said {words:?}"))?;
+            thread::sleep(GLANCE);
+        }
+    }
 }
 
 impl Scene {
@@ -99,6 +145,7 @@ impl Scene {
                 lives: VecDeque::new(),
                 revived: true,
                 deaths: 0,
+                logged: 0,
             });
         }
         let (jobs, token) = (Vec::new(), String::new());
@@ -121,6 +168,7 @@ impl Scene {
         let token = self.token.clone();
         let node = self.node(number)?;
         node.launch.fail_at = node.lives.pop_front();
+        node.logged = std::fs::read(&node.launch.log).map_or(0, |log| log.len());
         let mut server = Server::start(&node.launch)?;
         let token = server.token.take().unwrap_or(token);
         node.reach.set(server.address, &token);
@@ -243,11 +291,19 @@ impl Scene {
         job.ok_or_else(|| Violation(format!("there is no job {number}")))
     }
 
+    /// The number of the last event of a job that its reader has seen.
+    pub(super) fn seen(&self, number: usize) -> u64 {
+        let follower = self.jobs.get(number).and_then(|job| job.follower.as_ref());
+        follower.map_or(0, Follower::seen)
+    }
+
     /// Tells a job something, until that is acknowledged.
     pub(super) fn order(&mut self, number: usize, order: &str) -> Result<(), Violation> {
         let id = self.id(number)?;
         let answer = self.ask("POST", &format!("/api/v1/jobs/{id}/{order}"), &[], None)?;
-        ensure(answer.is_good(), || format!("{order} was refused: {}", answer.text()))
+        // Asked again because the answer was lost, it may be done already.
+        let done = answer.is_good() || answer.status == 409;
+        ensure(done, || format!("{order} was refused: {}", answer.text()))
     }
 
     /// Waits until every reader of a job has seen an event of this kind.
@@ -320,7 +376,7 @@ impl Scene {
         let node = self.node(number)?;
         let Some(mut server) = node.server.take() else { return Ok(()) };
         node.reach.set(None, "");
-        server.ask_to_stop();
+        server.signal(Signal::TERM);
         let status = server.ends_within(STOPPING)?;
         ensure(status.success(), || format!("a server that was to stop ended with {status}"))?;
         node.watch.clean_within(CLEAN)

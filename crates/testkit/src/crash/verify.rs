@@ -224,7 +224,7 @@ pub(super) fn delivered(api: &Api, job: &str) -> Result<String, Violation> {
     ensure(hash == told, || format!("output.zip has the hash {hash}, its row says {told}"))?;
     let broken = |error: zip::result::ZipError| Violation(format!("output.zip: {error}"));
     let mut archive = zip::ZipArchive::new(Cursor::new(zip.body)).map_err(broken)?;
-    let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+    let names: Vec<String> = archive.file_names().flatten().map(Into::into).collect();
     ensure(names.iter().any(|name| name.ends_with("MANIFEST.json")), || {
         format!("output.zip has no manifest: {names:?}")
     })?;
