@@ -94,7 +94,6 @@ struct OnRuntime {
 impl HttpClient for OnRuntime {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = self.client.clone();
-        #[expect(clippy::disallowed_methods, reason = "waited for in the next line")]
         let sent = self.runtime.spawn(async move { client.send_bytes(request).await });
         sent.await?
     }

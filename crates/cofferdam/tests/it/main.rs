@@ -27,6 +27,7 @@ mod serve_access;
 mod serve_jobs;
 mod serve_sandbox;
 mod server_client;
+mod server_crash;
 mod server_faults;
 mod server_lab;
 mod server_page;

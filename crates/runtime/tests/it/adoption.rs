@@ -3,7 +3,7 @@
 
 use cofferdam_runtime::{Driven, OrderKind};
 use cofferdam_sandbox::Backend;
-use cofferdam_types::{Cancel, Ending, Event, ToolStatus};
+use cofferdam_types::{Cancel, Ending, Event, ToolOutput, ToolStatus};
 use tokio::time::Instant;
 
 use crate::lab::Lab;
@@ -133,4 +133,33 @@ async fn a_visitor_keeps_the_sandbox_until_it_is_told_to_go() {
     };
     let (driven, ()) = tokio::join!(job.end(), leaving);
     assert!(matches!(driven, Driven::Ended(Ending::Complete { .. })), "{driven:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_died_before_it_had_said_so_leaves_the_sandbox_to_the_next() {
+    let lab = Lab::new(&[WAITS]);
+    let mut first = lab.drive();
+    let Event::SandboxOpened { sandbox, .. } =
+        first.until(|event| matches!(event, Event::SandboxOpened { .. })).await
+    else {
+        panic!("no sandbox")
+    };
+    let Event::ToolStarted { call, thread, id, .. } = first.until(tool_started).await else {
+        panic!("no call")
+    };
+    first.orders.send(OrderKind::Leave(Instant::now()).into()).await.unwrap();
+    assert_eq!(first.end().await, Driven::Left);
+    // The log of one that was killed right after it had taken the job up.
+    let output = ToolOutput::text(ToolStatus::Unknown, "not known");
+    lab.append(vec![
+        Event::TakenUp { version: "0".to_owned(), only_delivers: false },
+        Event::ToolEnded { call, thread, id, output },
+    ]);
+
+    let mut third = lab.drive();
+    let opened = third.until(|event| matches!(event, Event::SandboxOpened { .. })).await;
+    assert!(matches!(opened, Event::SandboxOpened { sandbox: again, .. } if again == sandbox));
+    let driven = third.end().await;
+    assert!(matches!(driven, Driven::Ended(Ending::Complete { .. })), "{driven:?}");
+    assert!(lab.native.reconcile().await.unwrap().alive.is_empty());
 }

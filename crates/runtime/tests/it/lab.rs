@@ -110,6 +110,12 @@ impl Lab {
         Journal::read(&self.log()).unwrap()
     }
 
+    /// Appends what a process that is gone had appended.
+    pub(crate) fn append(&self, events: Vec<Event>) {
+        let (mut journal, _) = Journal::open(&self.log()).unwrap();
+        journal.append(now(), events).unwrap();
+    }
+
     /// Drives the job from where it is.
     #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
     pub(crate) fn drive(&self) -> Driving {
