@@ -8,7 +8,7 @@ use utoipa::openapi::path::{
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::response::ResponseBuilder;
 use utoipa::openapi::schema::{
-    ComponentsBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
+    ComponentsBuilder, Object, ObjectBuilder, Schema, SchemaFormat, Type,
 };
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
@@ -95,7 +95,8 @@ pub(crate) enum Access {
 /// What is sent or answered, in one media type.
 pub(crate) struct Media {
     name: &'static str,
-    schema: RefOr<Schema>,
+    /// None for bytes, which have no form.
+    schema: Option<RefOr<Schema>>,
     schemas: Vec<(String, RefOr<Schema>)>,
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn json<T: ToSchema + PartialSchema>() -> Media {
     T::schemas(&mut schemas);
     let schema = RefOr::Ref(Ref::from_schema_name(T::name().into_owned()));
     let name = if T::name() == "Problem" { PROBLEM_JSON } else { "application/json" };
-    Media { name, schema, schemas }
+    Media { name, schema: Some(schema), schemas }
 }
 
 /// Text, in words.
@@ -122,8 +123,7 @@ pub(crate) fn text(name: &'static str, what: &str) -> Media {
 
 /// Bytes.
 pub(crate) fn binary(name: &'static str) -> Media {
-    let format = SchemaFormat::KnownFormat(KnownFormat::Binary);
-    plain(name, string().format(Some(format)).build())
+    Media { name, schema: None, schemas: Vec::new() }
 }
 
 /// A page.
@@ -148,7 +148,8 @@ fn integer(least: i64, most: i64) -> ObjectBuilder {
 }
 
 fn plain(name: &'static str, object: Object) -> Media {
-    Media { name, schema: RefOr::T(Schema::Object(object)), schemas: Vec::new() }
+    let schema = Some(RefOr::T(Schema::Object(object)));
+    Media { name, schema, schemas: Vec::new() }
 }
 
 struct Parameter {
@@ -377,5 +378,5 @@ impl Endpoint {
 }
 
 fn content(media: &Media) -> utoipa::openapi::Content {
-    ContentBuilder::new().schema(Some(media.schema.clone())).build()
+    ContentBuilder::new().schema(media.schema.clone()).build()
 }

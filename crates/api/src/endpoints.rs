@@ -223,7 +223,8 @@ fn users() -> Vec<Endpoint> {
         admin(
             Endpoint::delete("/api/v1/tokens/{id}", "deleteToken", "users", "Remove a token")
                 .empty(204, "It works no more.")
-                .refused(404, "There is no such token."),
+                .refused(404, "There is no such token.")
+                .refused(409, "It is the one that you use."),
         ),
     ]
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct CreateJob {
     /// What is to be done, in plain words.
-    #[schema(min_length = 1, max_length = 1_000_000, example = "Write a CSV filter in Python")]
+    #[schema(min_length = 1, max_length = 100_000, example = "Write a CSV filter in Python")]
     pub task: String,
     /// The model that plans, directs and judges: `provider/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

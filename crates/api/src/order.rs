@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct Message {
     /// The words.
-    #[schema(min_length = 1, max_length = 1_000_000)]
+    #[schema(min_length = 1, max_length = 100_000)]
     pub text: String,
 }
 
@@ -19,7 +19,7 @@ pub struct Message {
 pub struct Resume {
     /// What the orchestrator is to hear first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 1_000_000)]
+    #[schema(max_length = 100_000)]
     pub message: Option<String>,
     /// Answers of models.
     #[serde(

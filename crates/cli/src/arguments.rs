@@ -13,7 +13,7 @@ use crate::serve::ServeArguments;
 
 /// A coding agent that builds in the dry.
 #[derive(Debug, Parser)]
-#[command(name = "cofferdam", version, about, disable_help_subcommand = true)]
+#[command(name = "cofferdam", version, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Verb,

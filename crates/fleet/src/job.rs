@@ -49,6 +49,11 @@ pub(crate) async fn work(fleet: Arc<Fleet>, lease: Lease) {
         epoch,
     );
     let worked = async {
+        // This server may itself have been away for longer than its lease.
+        if !fleet.running.vacated(job, fleet.bounds.lease / 2).await {
+            tracing::warn!("the job is still being left");
+            return;
+        }
         match attempt(&fleet, &lease).await {
             Ok(driven) => tracing::info!(how = words(&driven), "done with the job"),
             // Taken up again, here or elsewhere, but not at once: what went wrong
@@ -89,6 +94,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         feed: Arc::clone(&fleet.feed),
         job,
         epoch,
+        node: fleet.node(),
         next: records.last().map_or(0, |record| record.seq) + 1,
     };
     let mut records = records;

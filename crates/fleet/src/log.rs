@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::{Log, LogError};
-use cofferdam_store::{Append, Line, OrderId, Store, StoreError};
+use cofferdam_runtime::{Log, LogError, TakenOver};
+use cofferdam_store::{Append, Line, NodeId, OrderId, Store, StoreError};
 use cofferdam_types::{Event, JobId, LOG_VERSION, Record, Timestamp};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -25,6 +25,8 @@ pub(crate) struct StoredLog {
     pub(crate) feed: Arc<Feed>,
     pub(crate) job: JobId,
     pub(crate) epoch: u64,
+    /// This server.
+    pub(crate) node: NodeId,
     /// The number of the next event.
     pub(crate) next: u64,
 }
@@ -49,13 +51,20 @@ impl Log for StoredLog {
 }
 
 impl StoredLog {
-    async fn store(&self, records: &[Record], heard: Option<OrderId>) -> Result<(), StoreError> {
+    /// Whether another server has the job, as far as is known.
+    async fn is_elsewhere(&self) -> bool {
+        let row = self.store.job(self.job).await;
+        matches!(row, Ok(Some(row)) if row.node != Some(self.node))
+    }
+
+    async fn store(&self, records: &[Record], heard: Option<OrderId>) -> Result<(), LogError> {
         let until = Instant::now() + PATIENCE;
         let mut wait = FIRST_WAIT;
         loop {
             let append =
                 Append { job: self.job, epoch: self.epoch, records: records.to_vec(), heard };
             match self.store.append(append).await {
+                Err(StoreError::Fenced) if self.is_elsewhere().await => return Err(TakenOver.into()),
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_)))
                     if Instant::now() < until =>
                 {
@@ -63,7 +72,7 @@ impl StoredLog {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(LONGEST_WAIT);
                 }
-                result => return result,
+                result => return Ok(result?),
             }
         }
     }

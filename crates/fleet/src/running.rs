@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use cofferdam_runtime::{Door, Order, OrderKind};
 use cofferdam_types::JobId;
@@ -10,6 +11,9 @@ use tokio::time::Instant;
 
 /// Orders that wait for a job; it takes them at once, unless it is about to end.
 pub(crate) const ORDERS: usize = 64;
+
+/// How often it is looked whether a job was left.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// The jobs that run here.
 #[derive(Default)]
@@ -29,6 +33,7 @@ struct Job {
 pub(crate) struct Place {
     jobs: Arc<Mutex<HashMap<JobId, Job>>>,
     job: JobId,
+    epoch: u64,
     pub(crate) door: Door,
     pub(crate) ordered: Arc<Notify>,
 }
@@ -42,6 +47,10 @@ impl Running {
         u32::try_from(self.jobs().len()).unwrap_or(u32::MAX)
     }
 
+    fn orders(&self, job: JobId) -> Option<mpsc::Sender<Order>> {
+        self.jobs().get(&job).map(|job| job.orders.clone())
+    }
+
     /// Whether a job runs here.
     pub(crate) fn has(&self, job: JobId) -> bool {
         self.jobs().contains_key(&job)
@@ -52,6 +61,7 @@ impl Running {
         let place = Place {
             jobs: Arc::clone(&self.jobs),
             job,
+            epoch,
             door: Door::default(),
             ordered: Arc::default(),
         };
@@ -84,12 +94,27 @@ impl Running {
         }
     }
 
-    /// Has a job left at once: another server works on it.
+    /// Has a job left at once, and its sandbox ended: another server works on it.
     pub(crate) fn lose(&self, job: JobId) {
         if let Some(job) = self.jobs().get(&job) {
             // A full queue is one that nobody reads: the job is leaving already.
-            job.orders.try_send(OrderKind::Leave(Instant::now()).into()).ok();
+            job.orders.try_send(OrderKind::Lost.into()).ok();
         }
+    }
+
+    /// Has a job left that was leased under an earlier number, and waits until it is.
+    /// Its sandbox stays. Whether that was in time.
+    pub(crate) async fn vacated(&self, job: JobId, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while let Some(orders) = self.orders(job) {
+            if Instant::now() > until {
+                return false;
+            }
+            // A full queue is one that nobody reads: the job is leaving already.
+            orders.try_send(OrderKind::Leave(Instant::now()).into()).ok();
+            tokio::time::sleep(GLANCE).await;
+        }
+        true
     }
 
     /// Has all jobs left by this moment.
@@ -104,6 +129,9 @@ impl Running {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.job);
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.get(&self.job).is_some_and(|job| job.epoch == self.epoch) {
+            jobs.remove(&self.job);
+        }
     }
 }

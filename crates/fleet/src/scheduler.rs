@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cofferdam_runtime::fail_point;
 use cofferdam_store::{Change, LeaseAsk};
+use cofferdam_types::JobId;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::task::JoinSet;
 
@@ -114,12 +115,24 @@ pub(crate) async fn keep_leases(fleet: Arc<Fleet>) {
         match fleet.store.renew(fleet.node(), held, fleet.bounds.lease).await {
             Ok(lost) => {
                 for job in lost {
-                    tracing::warn!(%job, "the job was taken over by another server");
-                    fleet.running.lose(job);
+                    lose(&fleet, job).await;
                 }
             }
             Err(error) => tracing::warn!(%error, "leases cannot be renewed"),
         }
+    }
+}
+
+/// Leaves a job whose lease is no longer the one it is worked on under.
+async fn lose(fleet: &Fleet, job: JobId) {
+    match fleet.store.job(job).await {
+        // This server has leased it again itself; whoever got that lease has it left.
+        Ok(Some(row)) if row.node == Some(fleet.node()) => {}
+        Ok(_) => {
+            tracing::warn!(%job, "the job was taken over by another server");
+            fleet.running.lose(job);
+        }
+        Err(error) => tracing::warn!(%job, %error, "who has the job is not known"),
     }
 }
 

@@ -59,6 +59,10 @@ impl Drive {
                         }
                         return None;
                     }
+                    OrderKind::Lost => {
+                        self.taken = true;
+                        return None;
+                    }
                     // Whoever wants the job to stop does not wait for its commands.
                     OrderKind::Cancel(_) => {
                         self.early.push_back(order);

@@ -46,12 +46,22 @@ impl Drive {
         self.unheard.push_back(Input::Delivered { changes, problem });
     }
 
-    /// A job that was taken up only to be handed over has no sandbox yet.
+    /// A job that was taken up only to be handed over has no sandbox yet, and one whose
+    /// sandbox died has none any more: what that one left is in the workspace once the
+    /// next one is there.
     async fn open_for_delivery(&mut self) -> Result<(), String> {
-        let wanted = self.sandbox.is_none()
-            && self.driver.delivery.is_some()
-            && !matches!(self.driver.run.ending(), Some(Ending::SandboxUnavailable { .. }));
-        if wanted {
+        if self.driver.delivery.is_none() {
+            return Ok(());
+        }
+        let died = self.lost && self.sandbox.is_some();
+        if died {
+            self.driver.door.close().await;
+            self.sandbox = None;
+            self.lost = false;
+        }
+        let ending = self.driver.run.ending();
+        let never_was = matches!(ending, Some(Ending::SandboxUnavailable { .. })) && !died;
+        if self.sandbox.is_none() && !never_was {
             let backend = Arc::clone(&self.driver.backend);
             let variables = self.driver.place.variables.clone();
             if let Done::Opened(opened) = work::open(backend, self.workplace(), variables).await {

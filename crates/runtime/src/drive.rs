@@ -53,6 +53,7 @@ pub async fn drive(driver: Driver, log: impl Log + 'static) -> Result<Driven, Dr
             Ok(Some(driven)) => return Ok(driven),
             Ok(None) => {}
             Err(error) => {
+                drive.taken |= error.is_lost();
                 drive.give_up().await;
                 return Err(error);
             }
@@ -97,6 +98,8 @@ pub(crate) struct Drive {
     pub(crate) early: VecDeque<Order>,
     /// When this process goes, whatever is under way then.
     leaves: Option<Instant>,
+    /// Whether another process has the job by now.
+    pub(crate) taken: bool,
 }
 
 impl Drive {
@@ -115,6 +118,7 @@ impl Drive {
             unheard: VecDeque::new(),
             early: VecDeque::new(),
             leaves: None,
+            taken: false,
         }
     }
 
@@ -222,6 +226,11 @@ impl Drive {
             OrderKind::Leave(at) => {
                 self.driver.run.hold();
                 self.leaves = Some(at);
+                return None;
+            }
+            OrderKind::Lost => {
+                self.driver.run.hold();
+                (self.taken, self.leaves) = (true, Some(Instant::now()));
                 return None;
             }
         };
@@ -370,9 +379,15 @@ impl Drive {
         Driven::Resting
     }
 
+    /// Whether the sandbox is for the next process that has the job. One that has it
+    /// already has another.
+    fn leaves_sandbox(&self) -> bool {
+        self.driver.lifetime != Lifetime::Owned && !self.taken
+    }
+
     /// Leaves the job to the next process: what runs in the sandbox runs on.
     async fn leave(&mut self) {
-        if self.driver.lifetime == Lifetime::Owned {
+        if !self.leaves_sandbox() {
             return self.give_up().await;
         }
         if let Some(sandbox) = &self.sandbox {
@@ -385,7 +400,7 @@ impl Drive {
 
     /// The log cannot be written: nothing more can be done.
     async fn give_up(&mut self) {
-        if self.driver.lifetime != Lifetime::Owned {
+        if self.leaves_sandbox() {
             return Box::pin(self.leave()).await;
         }
         self.stop().await;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::door::Door;
-use crate::log::LogError;
+use crate::log::{LogError, TakenOver};
 
 /// Everything a job is driven with.
 pub struct Driver {
@@ -137,6 +137,8 @@ pub enum OrderKind {
     /// This process is about to stop: nothing new is begun, and once no answer is
     /// being paid for, or at this moment, the job is left to the next process.
     Leave(Instant),
+    /// Another process has the job: it is left at once, and its sandbox here is ended.
+    Lost,
 }
 
 /// How driving a job came to an end.
@@ -181,4 +183,14 @@ pub enum DriveError {
     /// A task of ours broke.
     #[error("a part of the job broke: {0}")]
     Broken(String),
+}
+
+impl DriveError {
+    /// Whether another process has the job by now.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Self::Log(error) => error.is::<TakenOver>(),
+            Self::Broken(_) => false,
+        }
+    }
 }

@@ -29,5 +29,5 @@ pub use driver::{
 };
 pub use fail_point::fail_point;
 pub use journal::{Journal, JournalError};
-pub use log::{JournalLog, Log, LogError};
+pub use log::{JournalLog, Log, LogError, TakenOver};
 pub use outfit::{Outfit, engine_settings, unpriced};

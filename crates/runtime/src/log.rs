@@ -9,6 +9,12 @@ use crate::journal::Journal;
 /// Why events could not be made durable.
 pub type LogError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Why a log cannot be appended to for good: another process has the job, in a sandbox
+/// of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("the job was taken over by another process")]
+pub struct TakenOver;
+
 /// A job's log, open for appending.
 pub trait Log: Send {
     /// Appends events and makes them durable, all or none. `heard` is the stored

@@ -110,6 +110,10 @@ pub(crate) async fn remove_token(
     caller.admin()?;
     let missing = || Refusal::new(MISSING, "there is no such token", "list a user's tokens");
     let token: TokenId = id.parse().map_err(|_| missing())?;
+    if token == caller.0.token {
+        let remedy = "use another token to remove this one";
+        return Err(Refusal::new(CONFLICT, "you would lock yourself out", remedy));
+    }
     match app.store().remove_token(token).await {
         Ok(()) => {}
         Err(StoreError::Missing(_)) => return Err(missing()),

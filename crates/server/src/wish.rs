@@ -11,8 +11,9 @@ use sha2::{Digest, Sha256};
 
 use crate::problem::{FORBIDDEN, Refusal, UNFIT};
 
-/// Characters of a task or a message.
-const LONGEST_TEXT: usize = 1_000_000;
+/// Characters of a task or a message: however they are written in JSON, they have
+/// room in a body.
+const LONGEST_TEXT: usize = 100_000;
 /// Checks of a job.
 const MOST_CHECKS: usize = 32;
 /// Variables of a job.

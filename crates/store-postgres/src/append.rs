@@ -8,7 +8,7 @@ use cofferdam_types::JobId;
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use crate::database::{Connection, begin, commit, execute, row, rows};
+use crate::database::{Connection, begin, commit, execute, row, rows, unchanged};
 use crate::failure::Attempt;
 use crate::orders;
 use crate::rows::{JOB, job_row, key, number};
@@ -81,7 +81,11 @@ pub(crate) async fn append(
     let next = (state.last_seq + 1)..;
     if !next.zip(&lines).all(|(seq, line)| line.seq == seq) {
         let happened = doubts.about(append) && is_stored(&transaction, job, &lines).await?;
-        return if happened { Ok(()) } else { Err(StoreError::Fenced.into()) };
+        return if happened {
+            unchanged(transaction, ()).await
+        } else {
+            Err(StoreError::Fenced.into())
+        };
     }
     for record in &append.records {
         project(&mut state, record);

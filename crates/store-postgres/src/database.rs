@@ -50,7 +50,7 @@ macro_rules! attempt {
                 let mut session = $database.session().await?;
                 let $connection = session.connection()?;
                 let ended = $work.await;
-                session.answered = true;
+                session.settle(ended.is_err()).await;
                 ended
             };
             let ended = ::tokio::time::timeout_at(tries.deadline, attempt).await;
@@ -104,7 +104,7 @@ impl Database {
         let mut session = self.session().await.map_err(Failure::into_error)?;
         let connection = session.connection().map_err(Failure::into_error)?;
         let done = schema::migrate(connection).await.map_err(Failure::into_error);
-        session.answered = done.is_ok();
+        session.settle(done.is_err()).await;
         done
     }
 
@@ -171,11 +171,20 @@ impl Tries {
 /// A connection that goes back to the others only if whoever used it got an answer.
 pub(crate) struct Session {
     object: Option<Object>,
-    /// Whether whoever used it got an answer.
-    pub(crate) answered: bool,
+    answered: bool,
 }
 
 impl Session {
+    /// The work got its answer. What failed has left a transaction that is being
+    /// undone: its locks are gone when this returns.
+    pub(crate) async fn settle(&mut self, failed: bool) {
+        let undone = match self.object.as_ref().filter(|_| failed) {
+            Some(object) => object.check_connection().await.is_ok(),
+            None => true,
+        };
+        self.answered = undone;
+    }
+
     /// The connection.
     pub(crate) fn connection(&mut self) -> Attempt<&mut Connection> {
         let object = self.object.as_mut();
@@ -215,6 +224,12 @@ pub(crate) async fn begin(connection: &mut Connection) -> Attempt<Transaction<'_
 /// Ends a transaction.
 pub(crate) async fn commit(transaction: Transaction<'_>) -> Attempt<()> {
     transaction.commit().await.map_err(|error| Failure::of_commit(&error))
+}
+
+/// Undoes a transaction that has found nothing to do; the answer is this.
+pub(crate) async fn unchanged<T>(transaction: Transaction<'_>, answer: T) -> Attempt<T> {
+    transaction.rollback().await?;
+    Ok(answer)
 }
 
 /// The rows of a query.

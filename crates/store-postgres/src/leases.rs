@@ -7,7 +7,7 @@ use cofferdam_types::JobId;
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use crate::database::{Connection, begin, commit, execute, row, rows, write};
+use crate::database::{Connection, begin, commit, execute, row, rows, unchanged, write};
 use crate::failure::{Attempt, Failure};
 use crate::rows::{JOB, job_id, job_row, key, micros, number};
 
@@ -16,7 +16,7 @@ use crate::rows::{JOB, job_id, job_row, key, micros, number};
 const LEASING: i64 = 0x0c0f_fe7d_a300_0003;
 
 /// What can be leased. The same words as the index `jobs_waiting`.
-const WAITING: &str = "ready AND leased_until IS NULL";
+const WAITING: &str = "turn IS NOT NULL AND leased_until IS NULL";
 
 /// Leases jobs. `given` are those that an earlier attempt has given, if it happened.
 pub(crate) async fn lease(
@@ -27,7 +27,7 @@ pub(crate) async fn lease(
 ) -> Attempt<Vec<Lease>> {
     let transaction = begin(connection).await?;
     if in_doubt && happened(&transaction, given).await? {
-        return Ok(std::mem::take(given));
+        return unchanged(transaction, std::mem::take(given)).await;
     }
     rows(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&LEASING]).await?;
     let sql = "UPDATE jobs SET leased_until = NULL WHERE id IN (SELECT id FROM jobs \
@@ -77,13 +77,13 @@ async fn next(transaction: &Transaction<'_>, ask: LeaseAsk) -> Attempt<Vec<Uuid>
         )
         SELECT own.id FROM takers LEFT JOIN busy USING (user_id),
         LATERAL (
-            SELECT id, stopping, priority,
-                row_number() OVER (ORDER BY stopping DESC, priority DESC, id) AS place
+            SELECT id, turn, priority,
+                row_number() OVER (ORDER BY turn DESC, priority DESC, id) AS place
             FROM jobs WHERE {WAITING} AND jobs.user_id = takers.user_id
-            ORDER BY stopping DESC, priority DESC, id
+            ORDER BY turn DESC, priority DESC, id
             LIMIT greatest(0, least($1::bigint, $2::bigint - coalesce(busy.jobs, 0)))
         ) own
-        ORDER BY stopping DESC, priority DESC, place + coalesce(busy.jobs, 0), own.id LIMIT $1"
+        ORDER BY turn DESC, priority DESC, place + coalesce(busy.jobs, 0), own.id LIMIT $1"
     );
     let (most, per_user) = (i64::from(ask.most), i64::from(ask.per_user));
     let found = rows(transaction, &sql, &[&most, &per_user]).await?;

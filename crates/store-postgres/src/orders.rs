@@ -10,11 +10,11 @@ use cofferdam_types::JobId;
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use crate::database::{Connection, begin, commit, execute, row, rows};
+use crate::database::{Connection, begin, commit, execute, row, rows, unchanged};
 use crate::failure::{Attempt, Failure};
 use crate::rows::{JOB, count, job_row, key, number};
 
-/// Gives an order; whether somebody may lease the job now, too.
+/// Gives an order.
 pub(crate) async fn order(
     connection: &mut Connection,
     job: JobId,
@@ -35,15 +35,19 @@ pub(crate) async fn order(
         let sql = "SELECT id, kept FROM orders WHERE job = $1 AND receipt = $2";
         if let Some(given) = row(&transaction, sql, &[&job, &receipt]).await? {
             let id = OrderId(count(&given, "id")?);
-            return Ok(if given.try_get("kept")? { Ordered::Kept(id) } else { Ordered::Done });
+            let kept: bool = given.try_get("kept")?;
+            let before = if kept { Ordered::Kept(id) } else { Ordered::Done };
+            return unchanged(transaction, before).await;
         }
     }
     let mut state = job_row(&found)?;
     let earlier = unheard(&transaction, job).await?;
     let pausing = earlier.iter().any(|(_, order)| *order == Order::Pause);
     let kept = match plan_order(&state, found.try_get("held")?, pausing, order) {
-        OrderPlan::Refuse(refusal) => return Ok(Ordered::Refused(refusal)),
-        OrderPlan::Nothing => return Ok(Ordered::Done),
+        OrderPlan::Refuse(refusal) => {
+            return unchanged(transaction, Ordered::Refused(refusal)).await;
+        }
+        OrderPlan::Nothing => return unchanged(transaction, Ordered::Done).await,
         OrderPlan::Keep => true,
         OrderPlan::Rest => {
             state.paused = true;

@@ -8,7 +8,7 @@ use deadpool_postgres::Transaction;
 use futures_util::future;
 use tokio_postgres::Row;
 
-use crate::database::{Connection, begin, commit, row};
+use crate::database::{Connection, begin, commit, row, unchanged};
 use crate::failure::{Attempt, Failure};
 use crate::jobs::EVERYBODY;
 use crate::rows::{job_id, key, number};
@@ -48,11 +48,13 @@ pub(crate) async fn submit(
     loop {
         let transaction = begin(connection).await?;
         if let Some(before) = earlier(&transaction, job, in_doubt).await? {
-            return Ok(before);
+            return unchanged(transaction, before).await;
         }
         match room(&transaction, job, alone).await? {
             Room::Enough => return keep(transaction, job).await,
-            Room::None { own } => return Ok(Submitted::TooMany { own }),
+            Room::None { own } => {
+                return unchanged(transaction, Submitted::TooMany { own }).await;
+            }
             // Not in this transaction: two that wait for each other to leave would
             // do so for ever.
             Room::Little(needed) => alone = needed,

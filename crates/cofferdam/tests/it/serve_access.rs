@@ -121,6 +121,9 @@ fn a_removed_token_or_user_works_no_more() {
     me().refused(401, "API-002");
     served.ask("DELETE", &format!("/api/v1/tokens/{id}")).refused(404, "API-004");
 
+    let own = served.ask("GET", "/api/v1/me").expect(200)["token"].as_str().unwrap().to_owned();
+    served.ask("DELETE", &format!("/api/v1/tokens/{own}")).refused(409, "API-007");
+
     let users = served.ask("GET", "/api/v1/users").expect(200);
     let of = |name: &str| {
         let users = users["users"].as_array().unwrap();

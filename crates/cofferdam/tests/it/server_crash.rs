@@ -23,14 +23,8 @@ const ANSWERS: &[&str] =
     &["model-asked", "model-waiting", "model-answering", "model-half", "model-answered"];
 const TOOLS: &[&str] = &["tool-intent", "tool-running", "tool-ended", "collecting"];
 const ENDINGS: &[&str] = &["checking", "zipping", "keeping", "completing", "ended"];
-const ORDERS: &[&str] = &[
-    "cancelling",
-    "cancelled-zipping",
-    "cancelled-completing",
-    "pausing",
-    "resting",
-    "resuming",
-];
+const ORDERS: &[&str] =
+    &["cancelling", "cancelled-zipping", "cancelled-completing", "pausing", "resting", "resuming"];
 
 #[test]
 fn every_state_is_tried() {

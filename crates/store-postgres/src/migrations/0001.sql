@@ -50,9 +50,17 @@ CREATE TABLE jobs (
     -- Whether somebody wants it to stop, or to go on, and it has not heard that.
     stopping boolean NOT NULL DEFAULT false,
     resuming boolean NOT NULL DEFAULT false,
-    -- Whether there is something to do for a process.
-    ready boolean NOT NULL GENERATED ALWAYS AS (
-        CASE WHEN status IN ('pending', 'running') THEN stopping OR NOT paused ELSE resuming END
+    -- Whether it waits for a process: NULL, no; 0, to begin; 1, to go on; 2, to be
+    -- stopped.
+    turn smallint GENERATED ALWAYS AS (
+        CASE
+            WHEN status NOT IN ('pending', 'running') THEN
+                CASE WHEN resuming AND stopping THEN 2 WHEN resuming THEN 0 END
+            WHEN stopping THEN 2
+            WHEN paused THEN NULL
+            WHEN status = 'running' THEN 1
+            ELSE 0
+        END
     ) STORED
 -- Room beside each row, so that an appended event moves no index.
 ) WITH (fillfactor = 70);
@@ -62,8 +70,8 @@ CREATE INDEX jobs_of_user_at_status ON jobs (user_id, status, id);
 CREATE INDEX jobs_of_upload ON jobs (upload) WHERE upload IS NOT NULL;
 CREATE INDEX jobs_leased ON jobs (leased_until, user_id) WHERE leased_until IS NOT NULL;
 CREATE INDEX jobs_of_node ON jobs (node) WHERE leased_until IS NOT NULL;
-CREATE INDEX jobs_waiting ON jobs (user_id, stopping DESC, priority DESC, id)
-    WHERE ready AND leased_until IS NULL;
+CREATE INDEX jobs_waiting ON jobs (user_id, turn DESC, priority DESC, id)
+    WHERE turn IS NOT NULL AND leased_until IS NULL;
 
 -- How many jobs there are of each kind, so that nobody has to count them: of each
 -- user, and of all under the user 0. In shards, by connection, so that those who

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use cofferdam_store::{Change, Idempotency, NewJob, NodeId, Order, Store, StoreError, Submitted};
-use cofferdam_store::{LeaseAsk, QueueBounds, UserId};
+use cofferdam_store::{JobRow, Lease, LeaseAsk, Ordered, QueueBounds, UserId};
 use cofferdam_store_postgres::PostgresStore;
 use cofferdam_testkit::Postgres;
 use cofferdam_types::JobId;
@@ -70,6 +70,39 @@ async fn no_job_is_leased_twice() {
         join_all((0..8).map(|n| lease_all(if n % 2 == 0 { &one } else { &other }))).await.concat();
     assert_eq!(all.len(), JOBS);
     assert_eq!(all.into_iter().collect::<HashSet<_>>(), made);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_was_refused_keeps_nobody_from_the_job() {
+    let (_server, url, one) = fresh().await;
+    let other = PostgresStore::open(&url).await.unwrap();
+    let user = UserId::generate();
+    let job = submit(&one, user).await;
+    let tight = QueueBounds { all: 0, per_user: 0 };
+    for round in 0..100 {
+        match round % 4 {
+            0 => assert!(matches!(one.forget(job).await, Err(StoreError::NotOver))),
+            1 => {
+                let resume = Order::Resume { say: None, budget: None };
+                let refused = one.order(job, resume).await.unwrap();
+                assert!(matches!(refused, Ordered::Refused(_)), "{refused:?}");
+            }
+            2 => {
+                let full = one.submit(NewJob { bounds: tight, ..draft(user) }).await.unwrap();
+                assert!(matches!(full, Submitted::TooMany { .. }), "{full:?}");
+            }
+            _ => {
+                let row = one.job(job).await.unwrap().unwrap();
+                let stale = Lease { job: JobRow { epoch: 0, ..row }, before: None };
+                let refused = one.append(noted(&stale, 2, "late")).await;
+                assert!(matches!(refused, Err(StoreError::Fenced)), "{refused:?}");
+            }
+        }
+        // Only what nobody holds a lock on is leased.
+        let leases = other.lease(ask(NodeId::generate(), 1, HOUR)).await.unwrap();
+        assert_eq!(leases.len(), 1, "round {round}");
+        other.release(job, leases[0].job.epoch).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,6 +20,9 @@ const DRAINED: Duration = Duration::from_secs(5 + 4);
 /// How long a server may take that is asked to stop a second time.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
+/// Longer than a lease.
+const LEASE_OVER: Duration = Duration::from_secs(3);
+
 /// Jobs that are under way at once while servers are killed at random.
 const CROWD: usize = 25;
 
@@ -34,6 +37,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("stop-twice", stop_twice),
     ("sandbox-killed", sandbox_killed),
     ("orphans", orphans),
+    ("halted", halted),
     ("many-events", many_events),
 ];
 
@@ -118,7 +122,8 @@ fn stop_in_tools(scene: &mut Scene, _: u32) -> Result<(), Violation> {
     scene.start(0)?;
     submit(scene, Plan::Count(3), Expected::Complete)?;
     scene.all_reached("tool_started")?;
-    leave(scene, DRAINED)?;
+    scene.node(0)?.ask_to_stop();
+    left(scene)?;
     scene.start(0)
 }
 
@@ -141,7 +146,7 @@ fn stop_in_answers(scene: &mut Scene, round: u32) -> Result<(), Violation> {
             Err(_) => break,
         }
     }
-    leave(scene, DRAINED)?;
+    left(scene)?;
     scene.start(0)
 }
 
@@ -160,11 +165,9 @@ fn stop_twice(scene: &mut Scene, round: u32) -> Result<(), Violation> {
     scene.start(0)
 }
 
-/// Asks the server to stop, which is to end well within this time.
-fn leave(scene: &mut Scene, patience: Duration) -> Result<(), Violation> {
-    let node = scene.node(0)?;
-    node.ask_to_stop();
-    let status = node.left_within(patience)?;
+/// A server that was asked to stop ends well, and in time.
+fn left(scene: &mut Scene) -> Result<(), Violation> {
+    let status = scene.node(0)?.left_within(DRAINED)?;
     ensure(status.success(), || format!("a server that was to stop ended with {status}"))
 }
 
@@ -190,6 +193,17 @@ fn orphans(scene: &mut Scene, _: u32) -> Result<(), Violation> {
     for job in 0..scene.jobs.len() {
         scene.order(job, "cancel")?;
     }
+    Ok(())
+}
+
+/// The server is halted for longer than its leases last, and nobody else is there.
+fn halted(scene: &mut Scene, _: u32) -> Result<(), Violation> {
+    scene.start(0)?;
+    submit(scene, Plan::Count(6), Expected::Complete)?;
+    scene.all_reached("tool_started")?;
+    scene.node(0)?.halt();
+    std::thread::sleep(LEASE_OVER);
+    scene.node(0)?.go_on();
     Ok(())
 }
 
