@@ -28,6 +28,18 @@ mod race;
 mod report;
 mod running;
 mod sample;
+mod server;
+mod server_alive;
+mod server_burst;
+mod server_health;
+mod server_http;
+mod server_jobs;
+mod server_load;
+mod server_peers;
+mod server_process;
+mod server_race;
+mod server_readers;
+mod server_tables;
 mod stopwatch;
 mod throughput;
 
@@ -59,6 +71,8 @@ enum Subject {
     Sandbox(SandboxBench),
     /// The agent: start-up, shell turns, memory, the first request
     Agent(agent::AgentBench),
+    /// The server: submissions, a burst of jobs, readers, memory
+    Server(server::ServerBench),
     #[command(hide = true)]
     Stopwatch(stopwatch::Serve),
 }
@@ -162,6 +176,7 @@ impl Bench {
             _ if cfg!(debug_assertions) => build::hand_over(root),
             Subject::Sandbox(bench) => bench.run(root),
             Subject::Agent(bench) => bench.run(root),
+            Subject::Server(bench) => bench.run(root),
         }
     }
 }

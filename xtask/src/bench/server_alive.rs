@@ -75,8 +75,8 @@ pub(super) fn alive(
 fn commands() -> usize {
     let wanted = format!("sleep\0{SECONDS}\0");
     let all = process_table::all();
-    let lines = all.iter().filter_map(|entry| {
-        fs::read_to_string(format!("/proc/{}/cmdline", entry.process)).ok()
-    });
+    let lines = all
+        .iter()
+        .filter_map(|entry| fs::read_to_string(format!("/proc/{}/cmdline", entry.process)).ok());
     lines.filter(|line| line.ends_with(&wanted)).count()
 }

@@ -116,7 +116,8 @@ async fn archive(server: &Running, id: &str) -> anyhow::Result<Vec<u8>> {
 /// Whether the archive has what the command wrote. Reading checks the sums.
 fn check(bytes: &[u8]) -> anyhow::Result<()> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes))?;
-    let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
+    let names = archive.file_names().map(|name| name.map(String::from));
+    let names = names.collect::<Result<Vec<String>, _>>()?;
     let name = names.iter().find(|name| name.rsplit('/').next() == Some("out.txt"));
     let name = name.with_context(|| format!("no out.txt among {names:?}"))?;
     let mut text = String::new();

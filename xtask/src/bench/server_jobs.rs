@@ -55,7 +55,8 @@ pub(super) async fn submit(
     }
     let mut taken = Taken { ids: Vec::new(), times: Times::default(), elapsed: Duration::ZERO };
     while let Some(done) = submitting.join_next().await {
-        let (ids, times): (Vec<_>, Vec<_>) = done.context("a submitter broke")??.into_iter().unzip();
+        let (ids, times): (Vec<_>, Vec<_>) =
+            done.context("a submitter broke")??.into_iter().unzip();
         taken.ids.extend(ids);
         taken.times.extend(times);
     }
@@ -94,8 +95,6 @@ pub(super) async fn wait_for(
 pub(super) struct Listed {
     pub(super) status: String,
     pub(super) last_event: u64,
-    pub(super) created: String,
-    pub(super) ended: Option<String>,
 }
 
 /// All jobs that the server lists, by their ids.
@@ -113,8 +112,6 @@ pub(super) async fn list(server: &Running) -> anyhow::Result<HashMap<String, Lis
             let listed = Listed {
                 status: text("status").context("a job without a status")?,
                 last_event: job.get("last_event").and_then(Value::as_u64).unwrap_or(0),
-                created: text("created").context("a job without its beginning")?,
-                ended: text("ended"),
             };
             jobs.insert(text("id").context("a job without an id")?, listed);
         }

@@ -65,7 +65,9 @@ pub(super) fn versions() -> String {
     words.push(NODE_PACKAGE.to_owned());
     for name in ["python3", "node"] {
         let said = program::output(program::command(name).arg("--version"));
-        words.push(said.map_or_else(|_| format!("no {name}"), |text| format!("{name} {}", text.trim())));
+        words.push(
+            said.map_or_else(|_| format!("no {name}"), |text| format!("{name} {}", text.trim())),
+        );
     }
     words.join(", ")
 }

@@ -81,10 +81,7 @@ pub(super) fn follow(
 }
 
 /// Follows all jobs to their ends. The slow ones are returned as they are.
-async fn read_all(
-    server: &Running,
-    jobs: usize,
-) -> anyhow::Result<(Vec<Got>, Vec<Connection>)> {
+async fn read_all(server: &Running, jobs: usize) -> anyhow::Result<(Vec<Got>, Vec<Connection>)> {
     let taken = server_jobs::submit(server, TASK, jobs, 8).await?;
     let mut reading = JoinSet::new();
     let mut slow = Vec::new();
@@ -161,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_frame_has_a_number_and_a_time() {
-        let frame = "id: 7\nevent: paused\ndata: {\"v\":1,\"seq\":7,\"at\":1500,\"event\":\"paused\"}";
+        let frame =
+            "id: 7\nevent: paused\ndata: {\"v\":1,\"seq\":7,\"at\":1500,\"event\":\"paused\"}";
         assert_eq!(event(frame), Some((7, Duration::from_millis(1500))));
         assert_eq!(event(":"), None);
         assert_eq!(event("retry: 2000"), None);

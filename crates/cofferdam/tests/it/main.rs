@@ -31,6 +31,7 @@ mod server_crash;
 mod server_faults;
 mod server_lab;
 mod server_page;
+mod server_traces;
 mod stdin;
 mod trail;
 mod user;
