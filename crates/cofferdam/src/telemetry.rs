@@ -4,12 +4,18 @@
 use std::time::Duration;
 
 use cofferdam_cli::ServeArguments;
+use http::header::HOST;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing::Subscriber;
 use tracing_subscriber::layer::SubscriberExt;
@@ -19,6 +25,9 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 /// How long the collector may take for one batch.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of a collector's answer.
+const LONGEST_ANSWER: usize = 64 << 10;
 
 /// Tells until it is finished.
 pub(crate) struct Telemetry {
@@ -71,10 +80,9 @@ fn provider(url: &str) -> Result<SdkTracerProvider, String> {
     if !url.starts_with("http://") {
         return Err(format!("--otlp: {url:?} is not an http:// address of a collector"));
     }
-    let client = HyperClient::with_default_connector(PATIENCE, None);
     let exporter = SpanExporter::builder()
         .with_http()
-        .with_http_client(OnRuntime { runtime: Handle::current(), client })
+        .with_http_client(OnRuntime { runtime: Handle::current() })
         .with_endpoint(format!("{}/v1/traces", url.trim_end_matches('/')))
         .with_timeout(PATIENCE)
         .build()
@@ -87,14 +95,40 @@ fn provider(url: &str) -> Result<SdkTracerProvider, String> {
 #[derive(Debug)]
 struct OnRuntime {
     runtime: Handle,
-    client: HyperClient,
 }
 
 #[async_trait::async_trait]
 impl HttpClient for OnRuntime {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let client = self.client.clone();
-        let sent = self.runtime.spawn(async move { client.send_bytes(request).await });
-        sent.await?
+        let sending = async { tokio::time::timeout(PATIENCE, send(request)).await };
+        self.runtime.spawn(sending).await??
+    }
+}
+
+/// Sends one batch, by a connection of its own: a collector is asked once in a few
+/// seconds.
+async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    let (mut head, body) = request.into_parts();
+    let authority = head.uri.authority().ok_or("the collector's address has no host")?.clone();
+    let address = (authority.host().to_owned(), authority.port_u16().unwrap_or(80));
+    let stream = TcpStream::connect(address).await?;
+    head.headers.insert(HOST, HeaderValue::from_str(authority.as_str())?);
+    head.uri =
+        Uri::from(head.uri.path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/")));
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let exchange = async {
+        let answer = sender.send_request(Request::from_parts(head, Full::new(body))).await?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await?.to_bytes();
+        Ok::<_, HttpError>(Response::from_parts(head, body))
+    };
+    tokio::pin!(exchange);
+    // The connection moves only while somebody looks at it.
+    tokio::select! {
+        answer = &mut exchange => answer,
+        ended = connection => {
+            ended?;
+            exchange.await
+        }
     }
 }

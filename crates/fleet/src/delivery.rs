@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use cofferdam_bundle::About;
-use cofferdam_runtime::{Delivery, fail_point, now};
+use cofferdam_runtime::{Delivery, TakenOver, fail_point, now};
 use cofferdam_sandbox::Sandbox;
 use cofferdam_store::{Artifact, BlobKey, BlobWriter};
 use cofferdam_types::{JobId, Record, error_chain};
@@ -24,6 +24,9 @@ pub(crate) const ZIP: &str = "output.zip";
 
 /// What was done in the sandbox, a JSON record a line.
 pub(crate) const TRAIL: &str = "audit.jsonl";
+
+/// Leases before the present one under which something may have been written.
+const EARLIER: u64 = 16;
 
 /// Pieces of an archive that wait to be written.
 const WAITING: usize = 4;
@@ -84,11 +87,10 @@ impl Kept {
         self.keep(TRAIL, writer).await
     }
 
-    /// A name that no earlier life has written under: what the row of an earlier one
+    /// A name that no other lease has written under: what the row of an earlier one
     /// names stays as it is until the row names this.
     async fn create(&self, name: &str) -> Result<Box<dyn BlobWriter>, String> {
-        let words = ["jobs", &self.job.to_string(), &format!("{}-{name}", self.epoch)];
-        let key = BlobKey::of(&words).ok_or("the artifact has no name")?;
+        let key = key(self.job, self.epoch, name).ok_or("the artifact has no name")?;
         self.fleet.blobs.create(key).await.map_err(|error| error_chain(&error))
     }
 
@@ -96,18 +98,38 @@ impl Kept {
         let store = &self.fleet.store;
         let blob = writer.finish().await.map_err(|error| error_chain(&error))?;
         fail_point("keeping");
+        let row = store.job(self.job).await.map_err(|error| error_chain(&error))?;
+        if row.is_none_or(|row| row.epoch != self.epoch) {
+            // Whoever has it now makes another. This one must not take its place.
+            self.fleet.blobs.remove(&blob.key).await.ok();
+            return Err(TakenOver.to_string());
+        }
         let before = store.artifacts(self.job).await.map_err(|error| error_chain(&error))?;
         let before = before.into_iter().find(|artifact| artifact.name == name);
         let artifact =
             Artifact { job: self.job, name: name.to_owned(), blob: blob.clone(), at: now() };
         store.keep_artifact(artifact).await.map_err(|error| error_chain(&error))?;
-        if let Some(before) = before.filter(|before| before.blob.key != blob.key) {
-            // One that is left behind takes room and does no harm.
-            self.fleet.blobs.remove(&before.blob.key).await.ok();
-        }
+        self.remove_earlier(name, before.map(|before| before.blob.key), &blob.key).await;
         Ok(())
     }
+
+    /// Removes what was written under earlier leases: what the row named before, and what
+    /// never had a row because its server died.
+    async fn remove_earlier(&self, name: &str, before: Option<BlobKey>, now: &BlobKey) {
+        let earlier = self.epoch.saturating_sub(EARLIER)..self.epoch;
+        let earlier = earlier.filter_map(|epoch| key(self.job, epoch, name));
+        for stray in earlier.chain(before).filter(|key| key != now) {
+            // One that is left behind takes room and does no harm.
+            self.fleet.blobs.remove(&stray).await.ok();
+        }
+    }
 }
+
+/// The key of an artifact that is written under a lease.
+fn key(job: JobId, epoch: u64, name: &str) -> Option<BlobKey> {
+    BlobKey::of(&["jobs", &job.to_string(), &format!("{epoch}-{name}")])
+}
+
 
 /// A way for bytes that are made in one place and taken in another.
 pub(crate) fn pipe() -> (PipeWriter, mpsc::Receiver<Bytes>) {

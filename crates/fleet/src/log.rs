@@ -64,7 +64,9 @@ impl StoredLog {
             let append =
                 Append { job: self.job, epoch: self.epoch, records: records.to_vec(), heard };
             match self.store.append(append).await {
-                Err(StoreError::Fenced) if self.is_elsewhere().await => return Err(TakenOver.into()),
+                Err(StoreError::Fenced) if self.is_elsewhere().await => {
+                    return Err(TakenOver.into());
+                }
                 Err(error @ (StoreError::Unavailable(_) | StoreError::Full(_)))
                     if Instant::now() < until =>
                 {

@@ -126,8 +126,7 @@ impl From<io::Error> for Broken {
 fn read(api: &Api, job: &str, lines: &mut Vec<String>, shared: &Shared) -> Result<(), Broken> {
     let last = lines.len().to_string();
     let headers = [("accept", "text/event-stream"), ("last-event-id", last.as_str())];
-    let (status, body) =
-        api.begin("GET", &format!("/api/v1/jobs/{job}/events"), &headers, None)?;
+    let (status, body) = api.begin("GET", &format!("/api/v1/jobs/{job}/events"), &headers, None)?;
     if status != 200 {
         return Err(Broken::Connection);
     }

@@ -120,7 +120,8 @@ pub(super) fn kill(process: i32) {
     Pid::from_raw(process).map(|process| kill_process(process, Signal::KILL).ok());
 }
 
-fn names(directory: &Path) -> Vec<String> {
+/// The names in a directory.
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

@@ -69,7 +69,9 @@ impl Plan {
         let command = |step: &String| {
             let command = match self {
                 Self::Count(_) => {
-                    format!("echo begun; sleep 0.1; echo {step} >> counter.txt; sleep 0.2; echo {step}")
+                    format!(
+                        "echo begun; sleep 0.1; echo {step} >> counter.txt; sleep 0.2; echo {step}"
+                    )
                 }
                 Self::Endless => format!("echo {step} >> counter.txt; echo begun; sleep 1000"),
                 Self::Many(_) => format!("echo {step} >> counter.txt"),

@@ -76,7 +76,9 @@ impl Server {
                     if launch.fail_at.is_some() && was_killed(status) {
                         break;
                     }
-                    return Err(Violation(format!("the server ended before it listened: {status}")));
+                    return Err(Violation(format!(
+                        "the server ended before it listened: {status}"
+                    )));
                 }
             }
         }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::api::{Answer, Api};
 use super::follow::{Follower, Reach};
-use super::leftovers::Watch;
+use super::leftovers::{self, Watch};
 use super::model::{Model, Plan};
 use super::process::{GLANCE, Launch, Server, was_killed};
 use super::verify::{self, Log};
@@ -364,9 +364,13 @@ impl Scene {
         log.ended_as(job.expected)?;
         log.calls(job, &self.model)?;
         log.questions(job, &self.model)?;
+        if let [node] = &*self.nodes {
+            let kept = node.launch.data.join(format!("blobs/blobs/jobs+/{}+", job.id));
+            let kept = leftovers::names(&kept);
+            ensure(kept.len() == 2, || format!("instead of a ZIP and a trail there is {kept:?}"))?;
+        }
         // An archive is on the disk of the server that has made it.
-        let delivered: Vec<_> =
-            apis.iter().map(|api| verify::delivered(api, &job.id)).collect();
+        let delivered: Vec<_> = apis.iter().map(|api| verify::delivered(api, &job.id)).collect();
         let counter = delivered.into_iter().reduce(|first, next| first.or(next));
         log.effects(&counter.unwrap_or_else(|| Err(Violation("no server runs".into())))?)
     }

@@ -40,11 +40,7 @@ enum Wait {
     Rest,
 }
 
-const fn at(
-    name: &'static str,
-    points: &'static [(&'static str, u32, u32)],
-    act: Act,
-) -> State {
+const fn at(name: &'static str, points: &'static [(&'static str, u32, u32)], act: Act) -> State {
     State { name, points, act }
 }
 
@@ -97,7 +93,8 @@ impl State {
     /// were.
     pub(super) fn round(&self, scene: &mut Scene, round: u32) -> Result<usize, Violation> {
         let lives = self.points.iter();
-        let lives = lives.map(|(point, first, rounds)| format!("{point}:{}", first + round % rounds));
+        let lives =
+            lives.map(|(point, first, rounds)| format!("{point}:{}", first + round % rounds));
         let node = scene.node(0)?;
         node.lives = lives.collect();
         node.deaths = 0;
