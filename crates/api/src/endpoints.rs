@@ -94,11 +94,14 @@ fn orders() -> Vec<Endpoint> {
             .refused(409, "It makes no sense for the job as it is.")
     };
     vec![
-        order("messages", "sendMessage", "Say something to a job").body(json::<Message>()),
+        order("messages", "sendMessage", "Say something to a job")
+            .body(json::<Message>())
+            .refused(422, "There are no words in it."),
         order("cancel", "cancelJob", "Stop a job"),
         order("pause", "pauseJob", "Let a job rest as soon as nothing is under way"),
         order("resume", "resumeJob", "Let a job go on, after a pause or although it had ended")
-            .optional(json::<Resume>()),
+            .optional(json::<Resume>())
+            .refused(422, "A limit is none, or there are no words in the message."),
     ]
 }
 
@@ -127,8 +130,9 @@ fn files() -> Vec<Endpoint> {
         ),
         there(
             Endpoint::put("/api/v1/jobs/{id}/files/content", "writeFile", "files", "Write a file")
+                .about("Without a body an empty file.")
                 .needs_path("Which; missing directories are made.")
-                .body(binary("application/octet-stream"))
+                .optional(binary("application/octet-stream"))
                 .answer(200, "It is written.", json::<FileWritten>()),
         ),
         there(
@@ -201,7 +205,8 @@ fn users() -> Vec<Endpoint> {
             Endpoint::post("/api/v1/users", "createUser", "users", "Make a user")
                 .body(json::<CreateUser>())
                 .answer(201, "It is made.", json::<User>())
-                .refused(409, "There is one of this name."),
+                .refused(409, "There is one of this name.")
+                .refused(422, "This is no name."),
         ),
         admin(
             Endpoint::delete("/api/v1/users/{id}", "deleteUser", "users", "Remove a user")
@@ -218,7 +223,8 @@ fn users() -> Vec<Endpoint> {
             Endpoint::post("/api/v1/users/{id}/tokens", "createToken", "users", "Make a token")
                 .optional(json::<CreateToken>())
                 .answer(201, "It is made; its secret is shown this once.", json::<NewToken>())
-                .refused(404, "There is no such user."),
+                .refused(404, "There is no such user.")
+                .refused(422, "The time is none, or the label is no text."),
         ),
         admin(
             Endpoint::delete("/api/v1/tokens/{id}", "deleteToken", "users", "Remove a token")

@@ -10,20 +10,24 @@ use utoipa::ToSchema;
 pub struct Exec {
     /// A line for `/bin/sh`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 131_072)]
+    #[schema(min_length = 1, max_length = 131_072, pattern = r"^[^\u0000]*$")]
     pub command: Option<String>,
     /// A program and its arguments, without a shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 1024)]
+    #[schema(min_items = 1, max_items = 1024)]
     pub argv: Option<Vec<String>>,
     /// Where, inside the sandbox; the workspace if not said. A relative path is
     /// one in the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 4096)]
+    #[schema(min_length = 1, max_length = 4096, pattern = r"^[^\u0000]*$")]
     pub cwd: Option<String>,
     /// After how long it is ended: `30s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32)]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(ms|s|m|h|d)?$",
+        example = "30s"
+    )]
     pub timeout: Option<String>,
     /// What it reads from its standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]

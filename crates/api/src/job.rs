@@ -11,15 +11,25 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct CreateJob {
     /// What is to be done, in plain words.
-    #[schema(min_length = 1, max_length = 100_000, example = "Write a CSV filter in Python")]
+    #[schema(
+        min_length = 1,
+        max_length = 100_000,
+        pattern = r"^[^\u0000]*$",
+        example = "Write a CSV filter in Python"
+    )]
     pub task: String,
     /// The model that plans, directs and judges: `provider/name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200, example = "demo")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$",
+        example = "demo"
+    )]
     pub model: Option<String>,
     /// The model that writes code. Without it the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     pub coder: Option<String>,
     /// Commands for a shell in the workspace that prove the work done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -51,23 +61,35 @@ pub struct CreateJob {
     pub max_tokens: Option<u64>,
     /// Money, in US dollars: `0.50`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "0.50")]
+    #[schema(
+        max_length = 32,
+        pattern = r"^\$?([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})$",
+        example = "0.50"
+    )]
     pub max_cost: Option<String>,
     /// Time in which it is worked on: `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "10m")]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(ms|s|m|h|d)?$",
+        example = "10m"
+    )]
     pub timeout: Option<String>,
     /// What may be reached from inside: `none`, `open`, or `allow:HOST[:PORT],...`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 10_000, example = "none")]
+    #[schema(max_length = 10_000, pattern = "^(none|open|allow:.*)$", example = "none")]
     pub network: Option<String>,
     /// Memory of its sandbox: `512M`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "512M")]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)[KkMmGgTt]?(iB|B|b)?$",
+        example = "512M"
+    )]
     pub memory: Option<String>,
     /// CPUs of its sandbox: `2`, `0.5`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "2")]
+    #[schema(max_length = 32, pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)$", example = "2")]
     pub cpus: Option<String>,
     /// Processes of its sandbox.
     #[serde(
@@ -79,11 +101,20 @@ pub struct CreateJob {
     pub pids: Option<u32>,
     /// How much the workspace may grow by: `2G`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "2G")]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)[KkMmGgTt]?(iB|B|b)?$",
+        example = "2G"
+    )]
     pub disk: Option<String>,
     /// The back end that makes the sandbox: `auto`, `native`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_length = 1, max_length = 64, example = "auto")]
+    #[schema(
+        min_length = 1,
+        max_length = 64,
+        pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$",
+        example = "auto"
+    )]
     pub sandbox: Option<String>,
     /// The least isolation that will do: `contained`, `bounded`, `virtual`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

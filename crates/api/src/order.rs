@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct Message {
     /// The words.
-    #[schema(min_length = 1, max_length = 100_000)]
+    #[schema(min_length = 1, max_length = 100_000, pattern = r"^[^\u0000]*$")]
     pub text: String,
 }
 
@@ -19,7 +19,7 @@ pub struct Message {
 pub struct Resume {
     /// What the orchestrator is to hear first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 100_000)]
+    #[schema(min_length = 1, max_length = 100_000, pattern = r"^[^\u0000]*$")]
     pub message: Option<String>,
     /// Answers of models.
     #[serde(
@@ -39,10 +39,18 @@ pub struct Resume {
     pub max_tokens: Option<u64>,
     /// Money, in US dollars: `0.50`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32)]
+    #[schema(
+        max_length = 32,
+        pattern = r"^\$?([0-9]+(\.[0-9]{0,9})?|\.[0-9]{1,9})$",
+        example = "0.50"
+    )]
     pub max_cost: Option<String>,
     /// Time in which it is worked on: `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32)]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(ms|s|m|h|d)?$",
+        example = "10m"
+    )]
     pub timeout: Option<String>,
 }

@@ -70,11 +70,15 @@ pub struct TokenList {
 pub struct CreateToken {
     /// What it is for, in words.
     #[serde(default)]
-    #[schema(max_length = 200)]
+    #[schema(max_length = 200, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     pub label: String,
     /// After how long it stops working: `30d`. Never, if not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 32, example = "30d")]
+    #[schema(
+        max_length = 32,
+        pattern = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(ms|s|m|h|d)?$",
+        example = "30d"
+    )]
     pub expires: Option<String>,
 }
 

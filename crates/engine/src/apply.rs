@@ -85,6 +85,7 @@ impl Run {
             }
             Event::BudgetChanged { budget } => self.spec.budget = budget.clone(),
             Event::Paused => self.paused = true,
+            Event::Resumed => self.paused = false,
             Event::CancelAsked { by } => self.cancelled = Some(*by),
             Event::Ending { ending } => self.stage = Stage::Ending(ending.clone()),
             Event::Ended { ending, .. } => self.stage = Stage::Ended(ending.clone()),

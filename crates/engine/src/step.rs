@@ -111,6 +111,11 @@ pub enum Input {
     },
     /// Somebody wants the job to rest.
     Pause,
+    /// Somebody wants the job not to rest after all.
+    Resume {
+        /// What the user says to it.
+        say: Option<String>,
+    },
     /// Somebody wants the job to stop.
     Cancel {
         /// Who.
@@ -255,6 +260,10 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
             vec![Event::CheckEnded { attempt: run.hand_ins, results }]
         }
         (Stage::Working, Input::Pause) if !run.paused => vec![Event::Paused],
+        (Stage::Working, Input::Resume { say }) => {
+            let resumed = run.paused.then_some(Event::Resumed);
+            resumed.into_iter().chain(say.map(|text| Event::UserSaid { text })).collect()
+        }
         (Stage::Working, Input::Cancel { by }) if run.cancelled.is_none() => {
             vec![Event::CancelAsked { by }]
         }

@@ -130,7 +130,6 @@ fn key(job: JobId, epoch: u64, name: &str) -> Option<BlobKey> {
     BlobKey::of(&["jobs", &job.to_string(), &format!("{epoch}-{name}")])
 }
 
-
 /// A way for bytes that are made in one place and taken in another.
 pub(crate) fn pipe() -> (PipeWriter, mpsc::Receiver<Bytes>) {
     let (sender, receiver) = mpsc::channel(WAITING);

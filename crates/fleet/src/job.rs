@@ -9,7 +9,7 @@ use cofferdam_runtime::{
     Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, drive, fail_point, now,
 };
 use cofferdam_sandbox::{Backend, Lifetime};
-use cofferdam_store::{Lease, Line, OrderId, StoreError};
+use cofferdam_store::{Lease, Line, OrderId, Status, StoreError};
 use cofferdam_types::{Budget, Event, JobId, Place, Record, Timestamp, error_chain};
 use tokio::sync::mpsc;
 use tracing::Instrument;
@@ -28,6 +28,10 @@ const PAGE: u32 = 512;
 /// Lives of servers that a job may outlast without anything being done in them: one that
 /// takes its server down each time is given up.
 const FRUITLESS_LIVES: usize = 20;
+
+/// How often a job that is to rest is looked after, and the wait for a store that is
+/// away.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a job that had to be left is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -245,6 +249,8 @@ async fn pass_orders(
     mut last: OrderId,
     orders: mpsc::Sender<Order>,
 ) {
+    // Whether the job was told to rest, and not yet to go on.
+    let mut pausing = false;
     loop {
         match fleet.store.orders(job).await {
             Ok(waiting) => {
@@ -253,25 +259,58 @@ async fn pass_orders(
                         continue;
                     }
                     last = id;
-                    let wish = match order {
-                        cofferdam_store::Order::Cancel { by } => OrderKind::Cancel(by),
-                        cofferdam_store::Order::Say { text } => OrderKind::Say(text),
-                        cofferdam_store::Order::Pause => OrderKind::Pause,
-                        // Heard when the job is taken up again.
-                        cofferdam_store::Order::Resume { .. } => continue,
+                    let Some(wish) = wish(order) else { continue };
+                    pausing = match wish {
+                        OrderKind::Pause => true,
+                        OrderKind::Resume(_) => false,
+                        _ => pausing,
                     };
-                    if orders.send(Order { wish, stored: Some(id) }).await.is_err() {
-                        // The job is over; whoever drives it says so.
-                        std::future::pending::<()>().await;
-                    }
+                    pass(&orders, Order { wish, stored: Some(id) }).await;
                 }
-                place.ordered.notified().await;
             }
             Err(error) => {
                 tracing::warn!(%job, %error, "orders cannot be read");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(LOOK).await;
+                continue;
             }
         }
+        if !pausing {
+            place.ordered.notified().await;
+            continue;
+        }
+        // Waking a job that has not come to rest yet leaves no order, if nothing was
+        // said: it shows in the row alone.
+        let told = place.ordered.notified();
+        let woken = match tokio::time::timeout(LOOK, told).await {
+            Ok(()) => false,
+            Err(_) => match fleet.store.job(job).await {
+                Ok(Some(row)) => row.status == Status::Pending && !row.paused,
+                _ => false,
+            },
+        };
+        if woken {
+            pausing = false;
+            pass(&orders, OrderKind::Resume(None).into()).await;
+        }
+    }
+}
+
+/// What an order is to a job that runs. One that raises its budget is heard when it
+/// is taken up again.
+fn wish(order: cofferdam_store::Order) -> Option<OrderKind> {
+    Some(match order {
+        cofferdam_store::Order::Cancel { by } => OrderKind::Cancel(by),
+        cofferdam_store::Order::Say { text } => OrderKind::Say(text),
+        cofferdam_store::Order::Pause => OrderKind::Pause,
+        cofferdam_store::Order::Resume { say, budget: None } => OrderKind::Resume(say),
+        cofferdam_store::Order::Resume { .. } => return None,
+    })
+}
+
+async fn pass(orders: &mpsc::Sender<Order>, order: Order) {
+    if orders.send(order).await.is_err() {
+        // The job is over; whoever drives it says so.
+        std::future::pending::<()>().await;
     }
 }
 

@@ -2,13 +2,14 @@
 //! that belong into the workspace's directory, and everything else, which is
 //! removed.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::claim::{self, Claim};
 use crate::failure::{Failure, Step};
@@ -99,7 +100,8 @@ pub fn apply_changes(
     Ok(())
 }
 
-/// Removes a sandbox's directory.
+/// Removes a sandbox's directory; one that is not there is fine. The lock goes last:
+/// whoever finds the directory meanwhile knows that somebody is at it.
 ///
 /// # Errors
 /// When something in it cannot be removed.
@@ -111,22 +113,58 @@ pub fn remove_state(state: &Path) -> Result<(), Failure> {
     let parent = rustix::fs::open(parent, flags, Mode::empty()).step("open the state directory")?;
     let name = CString::new(name.as_bytes())
         .map_err(|_| Failure::new("a sandbox's name has a NUL byte"))?;
-    tree::remove(parent.as_fd(), &name).step_with(|| format!("remove {}", state.display()))
+    let removed = remove_but_lock(parent.as_fd(), &name);
+    match removed.and_then(|()| tree::remove(parent.as_fd(), &name)) {
+        Err(Errno::NOENT) => Ok(()),
+        other => other.step_with(|| format!("remove {}", state.display())),
+    }
+}
+
+fn remove_but_lock(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let state = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    for name in tree::names(state.as_fd())? {
+        if name.as_bytes() != LOCK.as_bytes() {
+            tree::remove(state.as_fd(), &name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the lock of a new sandbox's directory, and takes it.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn make_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
+    lock(state, OFlags::CREATE)
 }
 
 /// Takes the lock of a sandbox's directory; `None` while somebody has it: the
 /// host that makes the sandbox, then its supervisor, for as long as it lives.
 ///
 /// # Errors
-/// When the lock cannot be tried.
+/// When the lock cannot be tried; `ENOENT` when the directory is gone or all but
+/// gone.
 pub fn take_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let taken = lock(state, OFlags::empty())?;
+    if let Some(lock) = &taken {
+        // It may have been removed between our two steps, by its owner's end.
+        let links = rustix::fs::fstat(lock).step("look at the sandbox's lock")?.st_nlink;
+        if links == 0 {
+            return Err(Errno::NOENT).step("take the sandbox's lock");
+        }
+    }
+    Ok(taken)
+}
+
+fn lock(state: &Path, how: OFlags) -> Result<Option<OwnedFd>, Failure> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
     let lock = rustix::fs::open(state.join(LOCK), flags, Mode::RUSR | Mode::WUSR)
         .step("open the sandbox's lock")?;
     let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     match rustix::fs::flock(&lock, exclusive) {
         Ok(()) => Ok(Some(lock)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error).step("take the sandbox's lock"),
     }
 }

@@ -223,6 +223,7 @@ impl Drive {
             OrderKind::Cancel(by) => Input::Cancel { by },
             OrderKind::Say(text) => Input::UserSaid { text },
             OrderKind::Pause => Input::Pause,
+            OrderKind::Resume(say) => Input::Resume { say },
             OrderKind::Leave(at) => {
                 self.driver.run.hold();
                 self.leaves = Some(at);

@@ -134,6 +134,8 @@ pub enum OrderKind {
     Say(String),
     /// It is to rest as soon as nothing is under way.
     Pause,
+    /// It is not to rest after all, and the orchestrator is to hear this.
+    Resume(Option<String>),
     /// This process is about to stop: nothing new is begun, and once no answer is
     /// being paid for, or at this moment, the job is left to the next process.
     Leave(Instant),

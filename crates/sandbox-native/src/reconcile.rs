@@ -46,10 +46,13 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
             failure = visit(&path, id, &mut found).err().or(failure);
         } else if is_nascent(&name) && older_than(&path, NASCENT) {
             // Its maker died before it had a name.
-            if let Ok(Some(_lock)) = remains::take_lock(&path) {
-                let removed = remains::remove_state(&path);
-                failure = removed.map_err(|failure| failed(&failure)).err().or(failure);
-            }
+            let removed = match remains::take_lock(&path) {
+                Ok(Some(_lock)) => remains::remove_state(&path),
+                // It had not even got a lock.
+                Err(failure) if is_missing(&failure) => remains::remove_state(&path),
+                _ => Ok(()),
+            };
+            failure = removed.map_err(|failure| failed(&failure)).err().or(failure);
         }
     }
     match failure {
@@ -61,8 +64,11 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
 fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomError> {
     let lock = match remains::take_lock(path) {
         Ok(lock) => lock,
-        // Removed while it was being looked at.
-        Err(failure) if failure.errno == rustix::io::Errno::NOENT.raw_os_error() => return Ok(()),
+        // Removed while it was being looked at, or all but that when its owner died.
+        Err(failure) if is_missing(&failure) => {
+            fs::remove_dir(path).ok();
+            return Ok(());
+        }
         Err(failure) => return Err(failed(&failure)),
     };
     if lock.is_none() {
@@ -96,6 +102,10 @@ pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result
 /// Whether a directory is that of a sandbox which has not got its name yet.
 fn is_nascent(name: &str) -> bool {
     name.strip_prefix('.').is_some_and(|id| id.parse::<SandboxId>().is_ok())
+}
+
+fn is_missing(failure: &Failure) -> bool {
+    failure.errno == rustix::io::Errno::NOENT.raw_os_error()
 }
 
 fn older_than(path: &Path, age: Duration) -> bool {

@@ -45,7 +45,7 @@ pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
     }
     let nascent = home.join(format!(".{id}"));
     fs::DirBuilder::new().mode(0o700).create(&nascent)?;
-    let lock = remains::take_lock(&nascent)
+    let lock = remains::make_lock(&nascent)
         .map_err(|failure| io::Error::from_raw_os_error(failure.errno))?
         .ok_or(io::ErrorKind::ResourceBusy)?;
     let path = path(home, id);

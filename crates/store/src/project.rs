@@ -17,6 +17,10 @@ pub fn project(row: &mut JobRow, record: &Record) {
             row.ending = None;
         }
         Event::Paused => row.paused = true,
+        Event::Resumed => {
+            row.status = Status::Running;
+            row.paused = false;
+        }
         Event::Ended { ending, spent, .. } => {
             row.status = status(ending);
             row.paused = false;

@@ -208,6 +208,8 @@ pub enum Event {
     /// Somebody wants the job to rest. Nothing new is begun; it goes on when a
     /// process takes it up again.
     Paused,
+    /// Somebody wants the job to go on, before it had come to rest.
+    Resumed,
     /// Somebody wants the job to stop.
     CancelAsked {
         /// Who or what, in words.

@@ -148,6 +148,7 @@ fn samples() -> Vec<Event> {
             delivery_problem: Some("disk full".to_owned()),
         },
         Event::Paused,
+        Event::Resumed,
     ]
 }
 
@@ -197,9 +198,10 @@ fn every_kind_of_event_is_pinned() {
         Event::Ending { .. } => 19,
         Event::Ended { .. } => 20,
         Event::Paused => 21,
+        Event::Resumed => 22,
     };
     let places: Vec<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..22).collect::<Vec<_>>());
+    assert_eq!(places, (0..23).collect::<Vec<_>>());
 }
 
 #[test]

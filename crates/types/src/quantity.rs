@@ -18,7 +18,8 @@ pub struct QuantityError {
 pub fn parse_bytes(text: &str) -> Result<u64, QuantityError> {
     let error = || QuantityError { text: text.to_owned(), wanted: "a size such as 512M or 2G" };
     let (number, unit) = split_unit(text);
-    let shift = match unit.trim_end_matches("iB").trim_end_matches(['B', 'b']) {
+    let prefix = unit.strip_suffix("iB").or_else(|| unit.strip_suffix(['B', 'b']));
+    let shift = match prefix.unwrap_or(unit) {
         "" => 0,
         "K" | "k" => 10,
         "M" | "m" => 20,
@@ -62,7 +63,8 @@ pub fn parse_cpus(text: &str) -> Result<u32, QuantityError> {
         text: text.to_owned(),
         wanted: "a number of CPUs between 0.01 and 10000, such as 2 or 0.5",
     };
-    let cpus: f64 = text.parse().map_err(|_| error())?;
+    let (number, "") = split_unit(text) else { return Err(error()) };
+    let cpus: f64 = number.parse().map_err(|_| error())?;
     if (0.01..=10_000.0).contains(&cpus) {
         Ok((cpus * 1000.0).round() as u32)
     } else {
@@ -113,7 +115,8 @@ mod tests {
         ] {
             assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
         }
-        for text in ["", "M", "-1", "1X", "99999999999999999999", "1e9", "16777216T", "NaN"] {
+        for text in ["", "M", "-1", "1X", "99999999999999999999", "1e9", "16777216T", "NaN", "1BB"]
+        {
             assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
@@ -129,7 +132,7 @@ mod tests {
     fn cpus_are_thousandths() {
         assert_eq!(parse_cpus("2"), Ok(2000));
         assert_eq!(parse_cpus("0.5"), Ok(500));
-        for text in ["", "0", "-1", "NaN", "inf", "1e9", "two"] {
+        for text in ["", "0", "-1", "+1", "NaN", "inf", "1e9", "1e1", "two"] {
             assert!(parse_cpus(text).is_err(), "{text}");
         }
     }

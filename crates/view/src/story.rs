@@ -223,6 +223,7 @@ impl Story {
             | Event::Planned { .. }
             | Event::ModelsChanged { .. }
             | Event::Paused
+            | Event::Resumed
             | Event::CancelAsked { .. } => {}
         }
         Heard::Other(event)

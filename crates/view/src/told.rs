@@ -73,6 +73,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         }
         Event::Noted { text } => vec![note().foreign(Tone::Faint, text).wrapped()],
         Event::Paused => vec![note().own(Tone::Plain, words::PAUSED)],
+        Event::Resumed => vec![note().own(Tone::Plain, words::RESUMED)],
         Event::CancelAsked { by } => vec![warning().own(Tone::Plain, words::stopping(*by))],
         Event::Ended { ending, spent, changes, delivery_problem } => Closing {
             site: story.site,

@@ -58,6 +58,9 @@ pub(crate) fn status(status: ToolStatus, begun: bool) -> &'static str {
 /// A job is to rest, as its own words.
 pub(crate) const PAUSED: &str = "pausing, as you asked; nothing new is begun until it is resumed";
 
+/// A job is not to rest after all, as its own words.
+pub(crate) const RESUMED: &str = "going on, as you asked";
+
 /// Who wants a job to stop, as the job's own words.
 pub(crate) fn stopping(by: Cancel) -> &'static str {
     match by {

@@ -243,3 +243,38 @@ fn users_see_their_own_and_tokens_are_shown_once() {
     // The admin's token was shown by the server alone.
     assert!(!all.contains(&served.token()));
 }
+
+#[test]
+fn a_job_that_is_resumed_before_it_has_come_to_rest_goes_on_at_once() {
+    let served = Served::new([
+        bash("until [ -e go ]; do sleep 0.01; done"),
+        bash("echo second > second.txt"),
+    ]);
+    let id = served.submit(&["two steps"]);
+    served.until(&id, "tool_started");
+    served.ask(&["pause", &id]).expect_code(0);
+    served.until(&id, "paused");
+    served.ask(&["resume", &id, "quickly"]).expect_code(0);
+    served.until(&id, "resumed");
+    assert_eq!(served.job(&id)["status"], "running");
+    served.ask(&["pause", &id]).expect_code(0);
+    eventually("a second pause", || {
+        served.ask(&["logs", "--json", &id]).text().matches("\"event\":\"paused\"").count() == 2
+    });
+    served.ask(&["resume", &id]).expect_code(0);
+    eventually("a second resumption", || {
+        served.ask(&["logs", "--json", &id]).text().matches("\"event\":\"resumed\"").count() == 2
+    });
+    let token = served.token();
+    let url = format!("{}/api/v1/jobs/{id}/files/content?path=go", served.url);
+    let put = std::process::Command::new("curl")
+        .args(["-sf", "-X", "PUT", "--data-binary", "x", "-H"])
+        .arg(format!("Authorization: Bearer {token}"))
+        .arg(url)
+        .status();
+    assert!(put.unwrap().success());
+    served.until(&id, "ended");
+    let log = served.ask(&["logs", "--json", &id]).text();
+    assert_eq!(log.matches("\"event\":\"taken_up\"").count(), 1, "{log}");
+    assert_eq!(served.job(&id)["status"], "complete");
+}

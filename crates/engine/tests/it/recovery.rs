@@ -188,6 +188,18 @@ fn a_job_that_is_paused_begins_nothing_until_it_is_taken_up() {
 }
 
 #[test]
+fn a_job_that_is_resumed_before_it_rests_goes_on() {
+    let mut world = World::asking(spec());
+    world.hear(Input::Pause);
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    let say = Some("quickly".to_owned());
+    let (events, _) = world.hear(Input::Resume { say });
+    assert_eq!(events[0], cofferdam_types::Event::Resumed);
+    assert!(!world.run.paused());
+    assert_eq!(world.running(), [CallId(1)]);
+}
+
+#[test]
 fn a_process_that_is_about_to_stop_begins_nothing_but_hears_what_comes() {
     let mut world = World::asking(spec());
     world.run.hold();

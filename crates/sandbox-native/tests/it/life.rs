@@ -274,3 +274,35 @@ fn a_sandbox_whose_maker_left_in_the_middle_of_it_can_be_ended() {
         }
     });
 }
+
+/// A server looks for remains while its jobs already open and close sandboxes.
+#[test]
+fn whoever_looks_for_remains_is_in_nobodys_way() {
+    let home = Home::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            block_on(async {
+                let native = home.native();
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    assert!(native.reconcile().await.unwrap().removed.is_empty());
+                }
+            });
+        });
+        let closed = block_on(async {
+            let native = home.native();
+            for _ in 0..40 {
+                let sandbox = Sandbox::open(&native, Spec::scratch()).await.unwrap();
+                let closed = sandbox.close().await;
+                if closed.is_err() {
+                    return closed;
+                }
+            }
+            Ok(())
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        looking.join().unwrap();
+        closed.unwrap();
+    });
+    home.assert_empty();
+}

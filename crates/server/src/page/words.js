@@ -206,6 +206,9 @@ class Story {
         this.#resting = true;
         if (!this.#running.size) this.doing = "";
         return [line("warning", "‖", "paused")];
+      case "resumed":
+        this.#resting = false;
+        return [line("faint", "·", "going on")];
       case "cancel_asked":
         return [line("warning", "!", record.by === "system" ? "the system stops it" : "somebody stops it")];
       case "ending":
