@@ -98,15 +98,15 @@ impl Servers {
         }
         let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
         say(&format!("listening on {scheme}://{}", server.local_addr()));
-        let stopping = stop.clone();
-        let closing = Arc::clone(&fleet);
+        // Whoever asks while the jobs are being left is told so, not shut out.
+        let leaving = Arc::clone(&fleet);
+        let grace = arguments.grace;
         server
             .serve(async move {
-                stopping.cancelled().await;
-                closing.close();
+                stop.cancelled().await;
+                leaving.drain(grace).await;
             })
             .await;
-        fleet.drain(arguments.grace).await;
         Ok(())
     }
 }

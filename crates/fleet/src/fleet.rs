@@ -16,6 +16,7 @@ use crate::data::Data;
 use crate::feed::Feed;
 use crate::follow::Follower;
 use crate::outfit::Outfit;
+use crate::paced::Turns;
 use crate::running::Running;
 use crate::{reconcile, scheduler};
 
@@ -72,6 +73,8 @@ pub struct Fleet {
     pub(crate) data: Data,
     pub(crate) feed: Arc<Feed>,
     pub(crate) running: Running,
+    /// To make sandboxes.
+    pub(crate) turns: Turns,
     /// Held for writing while nobody may take a job up.
     pub(crate) taking_up: RwLock<()>,
     /// Told when the fleet is to stop.
@@ -102,6 +105,7 @@ impl Fleet {
             data,
             feed: Arc::default(),
             running: Running::default(),
+            turns: Turns::default(),
             taking_up: RwLock::default(),
             stopping: CancellationToken::new(),
             draining: AtomicBool::new(false),

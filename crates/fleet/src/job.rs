@@ -19,6 +19,7 @@ use crate::delivery::Kept;
 use crate::fleet::Fleet;
 use crate::log::StoredLog;
 use crate::missing::{NoBackend, NoModel};
+use crate::paced::Paced;
 use crate::running::{ORDERS, Place as RunningPlace};
 use crate::seed::Uploaded;
 
@@ -238,7 +239,10 @@ fn backend(fleet: &Fleet, name: &str, records: &[Record]) -> Arc<dyn Backend> {
         let cause = format!("the job was given up: {lives} times a server began it and died");
         return Arc::new(NoBackend { cause });
     }
-    fleet.outfit.backend(name).unwrap_or_else(|cause| Arc::new(NoBackend { cause }))
+    match fleet.outfit.backend(name) {
+        Ok(backend) => Arc::new(Paced { backend, turns: fleet.turns.clone() }),
+        Err(cause) => Arc::new(NoBackend { cause }),
+    }
 }
 
 /// Passes on what people want, as the store has it.

@@ -17,6 +17,7 @@ mod machine;
 mod missing;
 mod outfit;
 mod output;
+mod paced;
 mod reconcile;
 mod running;
 mod scheduler;

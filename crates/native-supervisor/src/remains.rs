@@ -235,3 +235,30 @@ mod tests {
         assert!(kept_plan(state.path()).is_err(), "half a plan is no plan");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_all_but_removed_is_nobodys() {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("state");
+        fs::create_dir(&state).unwrap();
+        let missing = |taken: Result<Option<OwnedFd>, Failure>| {
+            taken.is_err_and(|failure| failure.errno == Errno::NOENT.raw_os_error())
+        };
+        // Its owner has removed the lock, and is about to remove the directory.
+        assert!(missing(take_lock(&state)));
+        assert!(!state.join(LOCK).exists(), "which it could not if there were a new lock");
+
+        let owner = make_lock(&state).unwrap();
+        assert!(owner.is_some() && take_lock(&state).unwrap().is_none());
+        drop(owner);
+        assert!(take_lock(&state).unwrap().is_some());
+        fs::write(state.join(PLAN), "").unwrap();
+        remove_state(&state).unwrap();
+        assert!(!state.exists());
+        remove_state(&state).unwrap();
+    }
+}

@@ -20,6 +20,10 @@ const MOST_CHECKS: usize = 32;
 const MOST_VARIABLES: usize = 256;
 /// Bytes of a variable, or of a check.
 const LONGEST_PART: usize = 32 << 10;
+/// Bytes of an amount: `512M`.
+const LONGEST_AMOUNT: usize = 32;
+/// Bytes of what may be reached.
+const LONGEST_NETWORK: usize = 10_000;
 /// Bytes of an idempotency key.
 const LONGEST_KEY: usize = 255;
 const PRIORITIES: std::ops::RangeInclusive<i16> = -100..=100;
@@ -58,7 +62,7 @@ pub(crate) fn wish(asked: &CreateJob, principal: &Principal) -> Result<Wish, Ref
         tokens: tokens(asked.max_tokens)?,
         cost: amount("max_cost", &asked.max_cost, str::parse::<Usd>)?,
         time: time("timeout", &asked.timeout)?,
-        network: amount("network", &asked.network, str::parse)?,
+        network: setting("network", &asked.network, LONGEST_NETWORK, str::parse)?,
         memory: amount("memory", &asked.memory, parse_memory)?,
         milli_cpus: amount("cpus", &asked.cpus, parse_cpus)?,
         pids: within("pids", asked.pids, 1_000_000)?,
@@ -156,7 +160,19 @@ pub(crate) fn amount<T, E: std::fmt::Display>(
     text: &Option<String>,
     parse: impl Fn(&str) -> Result<T, E>,
 ) -> Result<Option<T>, Refusal> {
+    setting(what, text, LONGEST_AMOUNT, parse)
+}
+
+fn setting<T, E: std::fmt::Display>(
+    what: &str,
+    text: &Option<String>,
+    longest: usize,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Option<T>, Refusal> {
     let Some(text) = text else { return Ok(None) };
+    if text.len() > longest {
+        return Err(unfit(format!("{what} is longer than {longest} bytes")));
+    }
     parse(text).map(Some).map_err(|error| unfit(format!("{what}: {error}")))
 }
 

@@ -51,22 +51,43 @@ impl Asker {
 fn ask(mut stream: TcpStream, request: &[u8], enough: &AtomicBool) -> anyhow::Result<Times> {
     let mut times = Vec::new();
     let mut buffer = [0; 4096];
-    let mut due = Instant::now();
     while !enough.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        // A question that could not be asked because of the one before has waited.
-        let sent = if now > due + EVERY { due } else { now };
+        let sent = Instant::now();
         stream.write_all(request)?;
         let read = stream.read(&mut buffer)?;
         let answer = buffer.get(..read).unwrap_or_default();
         if !answer.starts_with(b"HTTP/1.1 200") {
             bail!("answered {:?}", String::from_utf8_lossy(answer));
         }
-        times.push(sent.elapsed());
-        due += EVERY;
-        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let taken = sent.elapsed();
+        times.extend(with_those_that_waited(taken));
+        std::thread::sleep(EVERY.saturating_sub(taken));
     }
     let mut all = Times::default();
     all.extend(times);
     Ok(all)
+}
+
+/// An answer's time, and the times of the questions that would have been asked while
+/// it was awaited: what is slow must not be asked less for that.
+fn with_those_that_waited(taken: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(taken), |time| {
+        time.checked_sub(EVERY).filter(|left| !left.is_zero())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_counts_for_all_who_would_have_waited() {
+        let times = |taken| -> Vec<u128> {
+            let taken = Duration::from_millis(taken);
+            with_those_that_waited(taken).map(|time| time.as_millis()).collect()
+        };
+        assert_eq!(times(3), [3]);
+        assert_eq!(times(45), [45, 25, 5]);
+        assert_eq!(times(40), [40, 20]);
+    }
 }

@@ -43,6 +43,12 @@ use std::time::{Duration, Instant};
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Says something beside what a test has to say.
+#[expect(clippy::print_stderr, reason = "for whoever reads why a test failed")]
+fn tell(text: &str) {
+    eprintln!("{text}");
+}
+
 /// Waits until something is so.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

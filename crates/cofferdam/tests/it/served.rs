@@ -107,7 +107,8 @@ impl Drop for Served {
         running.signal(Signal::TERM);
         let ran = running.wait();
         if std::thread::panicking() {
-            eprintln!("the server said: {}", ran.errors());
+            // Seen with the test's failure.
+            crate::tell(&format!("the server said: {}", ran.errors()));
         }
     }
 }

@@ -5,19 +5,23 @@ complete; most would go nowhere otherwise. One that breaks it is left as it is,
 but for the job.
 """
 
+import io
 import os
+import tarfile
 import zlib
 
 import schemathesis
 from schemathesis.core.parameters import ParameterLocation
 
-RUNNING = os.environ["COFFERDAM_RUNNING_JOB"]
-COMPLETE = os.environ["COFFERDAM_COMPLETE_JOB"]
-FILE = os.environ["COFFERDAM_FILE"]
+RUNNING = os.environ["COFFERDAM_RUNNING"]
+COMPLETE = os.environ["COFFERDAM_COMPLETE"]
+# A running job that may be stopped, and a token that may be removed.
+SPARE = os.environ["COFFERDAM_SPARE"]
+TOKEN = os.environ["COFFERDAM_TOKEN_ID"]
 
 JOBS = ("/api/v1/jobs/{id}", "/jobs/{id}", "/status/{id}")
-# These would end the job that the others need.
-SPARED = {"deleteJob", "cancelJob", "pauseJob", "resumeJob"}
+STEERING = {"cancelJob", "pauseJob", "resumeJob"}
+NOWHERE = "019a0000-0000-7000-8000-000000000000"
 
 # What any address may answer, whatever is asked of it.
 GENERAL = {400, 401, 403, 405, 406, 408, 411, 413, 414, 415, 421, 429, 431, 503}
@@ -32,30 +36,57 @@ def follows(case, location):
     return info is None or info.mode.is_positive
 
 
+def job(operation, drawn):
+    """Which job is asked for, where one was drawn."""
+    # By what was drawn: the same seed asks the same.
+    part = zlib.crc32(drawn.encode("utf-8", "replace")) % 4
+    if operation == "deleteJob":
+        return NOWHERE if drawn in (RUNNING, COMPLETE, SPARE) else drawn
+    if operation in STEERING:
+        return SPARE if part < 2 or drawn == RUNNING else drawn
+    if operation in ("exec", "sendMessage") or part < 2:
+        return RUNNING
+    return COMPLETE if part == 2 else drawn
+
+
+def archive():
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        entry = tarfile.TarInfo("a.txt")
+        entry.size = 1
+        tar.addfile(entry, io.BytesIO(b"x"))
+    return packed.getvalue()
+
+
 @schemathesis.hook
-def map_case(context, case):
-    known = case.path.startswith(JOBS) and name(case) not in SPARED
-    if known and follows(case, ParameterLocation.PATH) and "id" in (case.path_parameters or {}):
-        # By what was drawn: the same seed asks the same.
-        drawn = zlib.crc32(str(case.path_parameters["id"]).encode()) % 4
-        if drawn < 3:
-            case.path_parameters["id"] = COMPLETE if drawn == 0 else RUNNING
+def before_call(context, case, kwargs):
+    operation = name(case)
+    if follows(case, ParameterLocation.PATH) and "id" in (case.path_parameters or {}):
+        if case.path.startswith(JOBS):
+            case.path_parameters["id"] = job(operation, str(case.path_parameters["id"]))
+        elif operation == "deleteToken":
+            case.path_parameters["id"] = TOKEN
     if not (case.meta and case.meta.generation.mode.is_positive):
-        return case
-    if name(case) == "readFile" and case.query and len(case.query["path"]) % 2:
-        case.query["path"] = FILE
-    if name(case) == "moveFile" and isinstance(case.body, dict) and len(case.body["to"]) % 2:
-        case.body["from"] = FILE
-        case.body["to"] = FILE
-    if name(case) == "exec" and isinstance(case.body, dict) and "command" in case.body:
+        return
+    # The job has left these files for this.
+    if operation == "readFile" and len(case.query["path"]) % 2:
+        case.query["path"] = "here"
+    if operation == "deleteFile" and len(case.query["path"]) % 2:
+        case.query["path"] = "gone"
+    if operation == "upload" and zlib.crc32(str(case.body).encode("utf-8", "replace")) % 2:
+        case.body = archive()
+    if not isinstance(case.body, dict):
+        return
+    if operation == "moveFile" and len(case.body["to"]) % 2:
+        case.body.update({"from": "moving", "to": "moved"})
+    if operation == "exec" and "command" in case.body:
         case.body.pop("argv", None)
         case.body["timeout"] = "1s"
-    if "CreateJob" in str(case.operation.definition.raw) and isinstance(case.body, dict):
+    if operation in ("createJob", "schedule", "submit"):
         # What nobody can guess is left to the examples.
         for field in ("coder", "upload", "sandbox", "require", "network"):
             case.body.pop(field, None)
         case.body["model"] = "demo"
-    return case
 
 
 @schemathesis.check

@@ -291,7 +291,7 @@ fn whoever_looks_for_remains_is_in_nobodys_way() {
         });
         let closed = block_on(async {
             let native = home.native();
-            for _ in 0..40 {
+            for _ in 0..200 {
                 let sandbox = Sandbox::open(&native, Spec::scratch()).await.unwrap();
                 let closed = sandbox.close().await;
                 if closed.is_err() {
