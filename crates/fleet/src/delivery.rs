@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cofferdam_bundle::About;
 use cofferdam_runtime::{Delivery, TakenOver, fail_point, now};
 use cofferdam_sandbox::Sandbox;
-use cofferdam_store::{Artifact, BlobKey, BlobWriter};
+use cofferdam_store::{Artifact, BlobKey, BlobWriter, StoreError};
 use cofferdam_types::{JobId, Record, error_chain};
 use futures_util::future::BoxFuture;
 use tokio::io::AsyncWrite;
@@ -98,17 +98,19 @@ impl Kept {
         let store = &self.fleet.store;
         let blob = writer.finish().await.map_err(|error| error_chain(&error))?;
         fail_point("keeping");
-        let row = store.job(self.job).await.map_err(|error| error_chain(&error))?;
-        if row.is_none_or(|row| row.epoch != self.epoch) {
-            // Whoever has it now makes another. This one must not take its place.
-            self.fleet.blobs.remove(&blob.key).await.ok();
-            return Err(TakenOver.to_string());
-        }
         let before = store.artifacts(self.job).await.map_err(|error| error_chain(&error))?;
         let before = before.into_iter().find(|artifact| artifact.name == name);
         let artifact =
             Artifact { job: self.job, name: name.to_owned(), blob: blob.clone(), at: now() };
-        store.keep_artifact(artifact).await.map_err(|error| error_chain(&error))?;
+        match store.keep_artifact(artifact, self.epoch).await {
+            Ok(()) => {}
+            // Whoever has it now makes another.
+            Err(StoreError::Fenced) => {
+                self.fleet.blobs.remove(&blob.key).await.ok();
+                return Err(TakenOver.to_string());
+            }
+            Err(error) => return Err(error_chain(&error)),
+        }
         self.remove_earlier(name, before.map(|before| before.blob.key), &blob.key).await;
         Ok(())
     }

@@ -234,11 +234,6 @@ mod tests {
         fs::write(&path, [VERSION]).unwrap();
         assert!(kept_plan(state.path()).is_err(), "half a plan is no plan");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_directory_that_is_all_but_removed_is_nobodys() {

@@ -259,6 +259,15 @@ mod tests {
     }
 
     #[test]
+    fn an_amount_is_no_longer_than_the_document_says() {
+        let of = |zeros: usize| asked(&format!(r#"{{"task": "t", "max_cost": "{:0>zeros$}"}}"#, 1));
+        assert_eq!(of(32).unwrap().cost, Some(Usd::from_nanos(1_000_000_000)));
+        assert_eq!(of(33).err(), Some(422));
+        let network = format!(r#"{{"task": "t", "network": "allow:{}a.b"}}"#, "a.b,".repeat(2_500));
+        assert_eq!(asked(&network).err(), Some(422));
+    }
+
+    #[test]
     fn only_admins_go_before_others() {
         let job = CreateJob { priority: Some(1), ..CreateJob::task("t") };
         assert_eq!(wish(&job, &principal(false)).unwrap_err().status(), 403);

@@ -10,9 +10,13 @@ use crate::failure::Attempt;
 use crate::rows::{artifact, key, micros, number, upload};
 
 /// Keeps an artifact's row.
-pub(crate) async fn keep_artifact(connection: &Connection, kept: &Artifact) -> Attempt<()> {
+pub(crate) async fn keep_artifact(
+    connection: &Connection,
+    kept: &Artifact,
+    epoch: u64,
+) -> Attempt<()> {
     let sql = "INSERT INTO artifacts (job, name, blob, bytes, sha256, at) \
-               SELECT id, $2, $3, $4, $5, $6 FROM jobs WHERE id = $1 FOR KEY SHARE \
+               SELECT id, $2, $3, $4, $5, $6 FROM jobs WHERE id = $1 AND epoch = $7 FOR SHARE \
                ON CONFLICT (job, name) DO UPDATE SET blob = excluded.blob, \
                bytes = excluded.bytes, sha256 = excluded.sha256, at = excluded.at";
     let made = write(
@@ -25,10 +29,15 @@ pub(crate) async fn keep_artifact(connection: &Connection, kept: &Artifact) -> A
             &number(kept.blob.bytes),
             &kept.blob.sha256,
             &number(kept.at.0),
+            &number(epoch),
         ],
     )
     .await?;
-    if made == 0 { Err(StoreError::Missing("job").into()) } else { Ok(()) }
+    if made > 0 {
+        return Ok(());
+    }
+    let known = row(connection, "SELECT 1 FROM jobs WHERE id = $1", &[&key(kept.job)?]).await?;
+    Err(known.map_or(StoreError::Missing("job"), |_| StoreError::Fenced).into())
 }
 
 /// A job's artifacts, by name.

@@ -179,9 +179,9 @@ impl Store for PostgresStore {
         Box::pin(async move { attempt!(&self.database, |on, _doubt| orders::orders(on, job)) })
     }
 
-    fn keep_artifact(&self, artifact: Artifact) -> Answer<'_, ()> {
+    fn keep_artifact(&self, artifact: Artifact, epoch: u64) -> Answer<'_, ()> {
         Box::pin(async move {
-            attempt!(&self.database, |on, _doubt| files::keep_artifact(on, &artifact))
+            attempt!(&self.database, |on, _doubt| files::keep_artifact(on, &artifact, epoch))
         })
     }
 

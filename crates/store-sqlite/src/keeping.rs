@@ -16,8 +16,12 @@ use crate::rows::{
 pub(crate) fn keep_artifact(
     connection: &Connection,
     artifact: &Artifact,
+    epoch: u64,
 ) -> Result<(), StoreError> {
-    let kept = execute(
+    if StoredJob::get(connection, artifact.job)?.row.epoch != epoch {
+        return Err(StoreError::Fenced);
+    }
+    execute(
         connection,
         "INSERT INTO artifacts (job, name, blob, at) \
          SELECT number, ?2, ?3, ?4 FROM jobs WHERE id = ?1 \
@@ -29,7 +33,7 @@ pub(crate) fn keep_artifact(
             time(artifact.at)?
         ],
     )?;
-    if kept == 0 { Err(StoreError::Missing("job")) } else { Ok(()) }
+    Ok(())
 }
 
 /// A job's artifacts, by name.

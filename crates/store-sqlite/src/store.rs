@@ -124,8 +124,8 @@ impl Store for SqliteStore {
         Box::pin(self.readers.ask(move |db| orders::unheard(db, job)))
     }
 
-    fn keep_artifact(&self, artifact: Artifact) -> Answer<'_, ()> {
-        Box::pin(self.writer.call(move |db, _| keeping::keep_artifact(db, &artifact)))
+    fn keep_artifact(&self, artifact: Artifact, epoch: u64) -> Answer<'_, ()> {
+        Box::pin(self.writer.call(move |db, _| keeping::keep_artifact(db, &artifact, epoch)))
     }
 
     fn artifacts(&self, job: JobId) -> Answer<'_, Vec<Artifact>> {

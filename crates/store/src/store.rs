@@ -93,8 +93,10 @@ pub trait Store: Send + Sync {
     /// The orders of a job that were not heard yet, in order.
     fn orders(&self, job: JobId) -> Answer<'_, Vec<(OrderId, Order)>>;
 
-    /// Keeps an artifact's row. [`StoreError::Missing`] if there is no such job.
-    fn keep_artifact(&self, artifact: Artifact) -> Answer<'_, ()>;
+    /// Keeps an artifact's row, as made under the job's last lease.
+    /// [`StoreError::Missing`] if there is no such job, [`StoreError::Fenced`] if there was
+    /// a later lease.
+    fn keep_artifact(&self, artifact: Artifact, epoch: u64) -> Answer<'_, ()>;
 
     /// A job's artifacts, by name.
     fn artifacts(&self, job: JobId) -> Answer<'_, Vec<Artifact>>;

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
+use crate::home::Home;
 use crate::invocation::Running;
 use crate::{PATIENCE, eventually};
 
@@ -17,7 +18,7 @@ pub(crate) struct Served {
     running: Option<Running>,
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
-    _agent: Agent,
+    agent: Agent,
 }
 
 impl Served {
@@ -25,10 +26,16 @@ impl Served {
     /// "done".
     pub(crate) fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         let turns: Vec<Turn> = turns.into_iter().collect();
+        Self::with(move |_, said| turns.get(said).cloned().unwrap_or_else(|| Turn::text("done")))
+    }
+
+    /// A server whose model looks at each request, and at how often it has spoken in
+    /// that job.
+    pub(crate) fn with(mut script: impl FnMut(&Value, usize) -> Turn + Send + 'static) -> Self {
         // How far a job is shows in its own conversation: others run beside it.
         let agent = Agent::with(Dialect::Messages, move |request, _| {
             let said = request.body["messages"].as_array().map_or(0, Vec::len);
-            turns.get(said / 2).cloned().unwrap_or_else(|| Turn::text("done"))
+            script(&request.body, said / 2)
         });
         let data = agent.home.path();
         let running = agent
@@ -48,7 +55,17 @@ impl Served {
             address.is_some()
         });
         let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-        Self { running: Some(running), address: address.unwrap(), token, _agent: agent }
+        Self { running: Some(running), address: address.unwrap(), token, agent }
+    }
+
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.running.as_ref().unwrap().pid()
+    }
+
+    /// Its corner of the machine.
+    pub(crate) fn home(&self) -> &Home {
+        &self.agent.home
     }
 
     /// A request of the admin.

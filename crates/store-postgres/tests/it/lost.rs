@@ -192,7 +192,8 @@ async fn what_is_forgotten_is_told_although_it_is_gone() {
         let key = BlobKey::of(&["a", "b"]).unwrap();
         let blob = Blob { key, bytes: 1, sha256: "ab".repeat(32) };
         let artifact = Artifact { job, name: "nul\0.zip".to_owned(), blob, at: Timestamp(1) };
-        lab.store.keep_artifact(artifact.clone()).await.unwrap();
+        let epoch = lab.store.job(job).await.unwrap().unwrap().epoch;
+        lab.store.keep_artifact(artifact.clone(), epoch).await.unwrap();
         assert_eq!(lab.cut(cut).forget(job).await.unwrap(), [artifact], "{cut:?}");
         lab.broke();
         assert_eq!(lab.store.job(job).await.unwrap(), None);

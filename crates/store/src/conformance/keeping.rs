@@ -17,6 +17,7 @@ super::promises! {
     artifacts: "artifacts come back by name";
     replaced: "a later artifact takes the place of one of its name";
     strange: "an artifact needs its job";
+    late: "an artifact of an earlier lease does not take the place of a later one's";
     uploads: "an upload comes back as it was";
     expired: "uploads that are old and that no job begins with are forgotten";
     forgotten: "a job that is forgotten leaves nothing but what others have";
@@ -34,9 +35,9 @@ async fn artifacts(lab: &Lab) -> Result<(), Failure> {
     let mut wanted = Vec::new();
     for name in ["trail.tar.zst", "output.zip", "a 🦀.patch", "Z"] {
         let artifact = artifact(job, name, "one")?;
-        lab.store.keep_artifact(artifact.clone()).await?;
+        lab.store.keep_artifact(artifact.clone(), 0).await?;
         wanted.push(artifact);
-        lab.store.keep_artifact(self::artifact(other, name, "other")?).await?;
+        lab.store.keep_artifact(self::artifact(other, name, "other")?, 0).await?;
     }
     wanted.sort_by(|a, b| a.name.cmp(&b.name));
     same!(lab.store.artifacts(job).await?, wanted, "the artifacts");
@@ -46,17 +47,30 @@ async fn artifacts(lab: &Lab) -> Result<(), Failure> {
 
 async fn replaced(lab: &Lab) -> Result<(), Failure> {
     let job = lab.submit(UserId::generate()).await?;
-    lab.store.keep_artifact(artifact(job, "output.zip", "one")?).await?;
+    lab.store.keep_artifact(artifact(job, "output.zip", "one")?, 0).await?;
     let mut second = artifact(job, "output.zip", "two")?;
     second.at = Timestamp(NOW.0 + 1);
-    lab.store.keep_artifact(second.clone()).await?;
+    lab.store.keep_artifact(second.clone(), 0).await?;
     same!(lab.store.artifacts(job).await?, vec![second], "the artifacts");
     Ok(())
 }
 
 async fn strange(lab: &Lab) -> Result<(), Failure> {
-    let outcome = lab.store.keep_artifact(artifact(JobId::generate(), "a", "a")?).await;
+    let outcome = lab.store.keep_artifact(artifact(JobId::generate(), "a", "a")?, 0).await;
     fails!(outcome, StoreError::Missing(_), "an artifact of no job");
+    Ok(())
+}
+
+async fn late(lab: &Lab) -> Result<(), Failure> {
+    let first = lab.running(NodeId::generate()).await?.job;
+    lab.store.release(first.id, first.epoch).await?;
+    let second = lab.take(NodeId::generate(), first.id).await?.job;
+    let wanted = artifact(first.id, "output.zip", "second")?;
+    lab.store.keep_artifact(wanted.clone(), second.epoch).await?;
+    let outcome =
+        lab.store.keep_artifact(artifact(first.id, "output.zip", "first")?, first.epoch).await;
+    fails!(outcome, StoreError::Fenced, "an artifact of an earlier lease");
+    same!(lab.store.artifacts(first.id).await?, vec![wanted], "the artifacts");
     Ok(())
 }
 
@@ -99,9 +113,9 @@ async fn forgotten(lab: &Lab) -> Result<(), Failure> {
     let (job, other) = (lab.over(complete()).await?, lab.over(complete()).await?);
     let user = lab.row(job).await?.user;
     let kept = artifact(job, "output.zip", "one")?;
-    lab.store.keep_artifact(kept.clone()).await?;
+    lab.store.keep_artifact(kept.clone(), lab.row(job).await?.epoch).await?;
     let others = artifact(other, "output.zip", "other")?;
-    lab.store.keep_artifact(others.clone()).await?;
+    lab.store.keep_artifact(others.clone(), lab.row(other).await?.epoch).await?;
     let before = (lab.row(other).await?, lab.events(other).await?);
     same!(lab.store.forget(job).await?, vec![kept], "the artifacts to remove");
     same!(lab.store.job(job).await?, None, "the row");
