@@ -182,12 +182,6 @@ impl Run {
         self.held = true;
     }
 
-    /// The sandbox of the process that worked on it last.
-    #[must_use]
-    pub fn sandbox(&self) -> Option<SandboxId> {
-        self.sandbox
-    }
-
     /// Whether the workspace was looked at: whatever it begins with is there.
     #[must_use]
     pub fn prepared(&self) -> bool {

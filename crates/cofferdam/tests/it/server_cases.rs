@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use cofferdam_testkit::Turn;
 use serde_json::{Value, json};
 
+use crate::agent::of_kind;
 use crate::served::{Served, bearer};
 
 /// Case 112, smaller: what a burst of submissions gets.
@@ -72,14 +73,15 @@ fn greedy(secret: &str) -> Vec<(&'static str, Value)> {
     );
     let off = json!({
         "command": look, "cwd": "/", "workdir": "/", "sandbox": "off", "network": "open",
-        "dangerouslyDisableSandbox": true, "timeout": 1e9, "timeout_seconds": 1e9,
+        "dangerouslyDisableSandbox": true,
         "env": {"LD_PRELOAD": "/workspace/x.so", "GIT_SSH_COMMAND": "sh -c id", "PATH": "."},
     });
     vec![
         ("bash", off),
         ("bash", json!({"command": look})),
+        ("bash", json!({"command": look, "timeout": 1e9})),
         ("bash", json!({"command": "echo a\u{0}b"})),
-        ("bash", json!({"command": format!("true {}", "x".repeat(10 << 20))})),
+        ("bash", json!({"command": format!("true {}", "x".repeat(1 << 20))})),
         ("read_file", json!({"path": secret})),
         ("read_file", json!({"path": format!("../../../../../..{secret}")})),
         ("read_file", json!({"path": "/etc/shadow", "sandbox": "off"})),
@@ -102,19 +104,35 @@ fn what_a_model_asks_for_does_not_widen_its_sandbox() {
     });
     let job = served.submit(&json!({"task": "be greedy"}));
     let shown = served.until(&job, &["complete", "error", "cancelled"]);
-    let events = served.ask("GET", &format!("/api/v1/jobs/{job}/events?limit=1000")).send().text();
-    eprintln!("{shown}\n{}", events.chars().take(20_000).collect::<String>());
-    let zip = served.ask("GET", &format!("/api/v1/jobs/{job}/output.tar.zst")).send();
-    assert_eq!(zip.status, 200);
-    // What is asked for is in the events; what is answered has none of these.
+    assert_eq!(shown["status"], "complete", "{shown}");
+    let events = events(&served, &job);
+    let ended = of_kind(&events, "tool_ended");
+    assert_eq!(ended.len(), count);
+    // What came of it has nothing of the host's.
+    let told = json!(ended).to_string();
+    assert!(told.contains("looked"), "{told}");
     for word in ["the-canary-of-the-host", "key-of-the-test", "root:*", "root:!", "root:$"] {
-        assert!(!events.contains(word), "{word}");
+        assert!(!told.contains(word), "{word}");
     }
     for path in ["/etc/evil", "/usr/evil", &format!("{path}.evil")] {
         assert!(!std::path::Path::new(path).exists(), "{path}");
     }
-    let page: Value = serde_json::from_str(&events).unwrap();
-    let ended = page["events"].as_array().unwrap().iter();
-    assert_eq!(ended.filter(|event| event["event"] == "tool_ended").count(), count);
+    // The sandbox is the one that the job was given.
+    let opened = of_kind(&events, "sandbox_opened");
+    assert_eq!(opened.len(), 1);
+    assert_eq!(opened[0]["weaknesses"], json!([]));
     served.stop();
+}
+
+/// All events of a job.
+fn events(served: &Served, job: &str) -> Vec<Value> {
+    let mut events = Vec::new();
+    loop {
+        let path = format!("/api/v1/jobs/{job}/events?limit=1000&after={}", events.len());
+        let page = served.ask("GET", &path).expect(200);
+        events.extend(page["events"].as_array().unwrap().clone());
+        if page["more"] == false {
+            return events;
+        }
+    }
 }
