@@ -46,7 +46,8 @@ fn simple() -> Vec<Endpoint> {
             .refused(404, "There is no such job."),
         Endpoint::get("/jobs/{id}/output.zip", "download", "simple", "Download the project")
             .answer(200, "The project.", binary("application/zip"))
-            .refused(404, "There is no such job, or nothing to download yet."),
+            .refused(404, "There is no such job.")
+            .refused(409, "There is nothing to pack yet, or not on this server."),
     ]
 }
 

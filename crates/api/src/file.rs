@@ -90,10 +90,10 @@ pub struct FileDeleted {
 #[serde(deny_unknown_fields)]
 pub struct MoveFile {
     /// Which.
-    #[schema(min_length = 1, max_length = 4096)]
+    #[schema(min_length = 1, max_length = 4096, pattern = r"^[^\u0000]*$")]
     pub from: String,
     /// Its new path.
-    #[schema(min_length = 1, max_length = 4096)]
+    #[schema(min_length = 1, max_length = 4096, pattern = r"^[^\u0000]*$")]
     pub to: String,
     /// Whether what is there may be replaced.
     #[serde(default)]

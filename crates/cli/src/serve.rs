@@ -172,8 +172,13 @@ async fn attempt(product: &Product, arguments: ServeArguments) -> Result<ExitCod
         time: None,
         sandbox: arguments.sandbox.flags(),
     };
-    let sources = Sources::of_this_process(flags)
+    let data = arguments.data.clone().unwrap_or_else(|| product.home.clone());
+    let data = std::path::absolute(&data)
+        .map_err(|error| usage(Problem::option(format!("--data: {error}"))))?;
+    let mut sources = Sources::of_this_process(flags)
         .map_err(|error| usage(Problem::option(format!("the current directory: {error}"))))?;
+    // A server works for many projects: the one it happens to be started in says nothing.
+    sources.project = data.clone();
     let settings = load(&sources).map_err(|error| usage(Problem::config(&error)))?;
     for warning in &settings.warnings {
         streams::tell(warning);
@@ -183,9 +188,6 @@ async fn attempt(product: &Product, arguments: ServeArguments) -> Result<ExitCod
         let cause = error_chain(error);
         streams::tell(&format!("jobs have to name their model: {cause}"));
     }
-    let data = arguments.data.clone().unwrap_or_else(|| product.home.clone());
-    let data = std::path::absolute(&data)
-        .map_err(|error| usage(Problem::option(format!("--data: {error}"))))?;
     let stop = CancellationToken::new();
     let order = ServeOrder { arguments, data, settings, models: models.ok(), stop: stop.clone() };
     let say = |line: &str| streams::print(format!("{line}\n").as_bytes());

@@ -57,12 +57,27 @@ impl Settled {
     /// A model that can be asked.
     fn known(&self, name: &str) -> Result<ModelName, WishError> {
         let name = ModelName(name.to_owned());
-        if BUILT_IN_MODELS.contains(&name.provider()) {
+        // A replay reads transcripts of whoever runs the server.
+        if name.0 == "demo" {
             return Ok(name);
+        }
+        if BUILT_IN_MODELS.contains(&name.provider()) {
+            return Err(refused(format!("{name} is not for jobs of a server"), "use demo"));
         }
         let found = self.settings.endpoint(&name);
         found.map_err(|error| refused(error_chain(&error), error.remedy()))?;
         Ok(name)
+    }
+
+    /// The stronger of what the server's owner and the job ask for.
+    fn grade(&self, wish: &Wish) -> Result<Option<String>, WishError> {
+        let rank = |grade: &String| GRADES.iter().position(|known| known == grade);
+        let both = [&self.settings.sandbox.require, &wish.require].into_iter().flatten();
+        if let Some(unknown) = both.clone().find(|grade| rank(grade).is_none()) {
+            let remedy = format!("use one of: {}", GRADES.join(", "));
+            return Err(refused(format!("require: {unknown:?} is no grade"), remedy));
+        }
+        Ok(both.max_by_key(|grade| rank(grade)).cloned())
     }
 
     fn network(&self, wish: &Wish) -> Result<Network, WishError> {
@@ -99,6 +114,14 @@ impl Settled {
     }
 }
 
+/// The smaller of what a job asks for and what the server's owner allows.
+fn least<N: Ord>(wanted: Option<N>, allowed: Option<N>) -> Option<N> {
+    match (wanted, allowed) {
+        (Some(wanted), Some(allowed)) => Some(wanted.min(allowed)),
+        (wanted, allowed) => wanted.or(allowed),
+    }
+}
+
 fn at_most<N: Copy + PartialOrd + std::fmt::Display>(
     what: &str,
     wanted: Option<N>,
@@ -123,13 +146,7 @@ impl Outfit for Settled {
         let sandbox = wish.sandbox.clone();
         let sandbox = sandbox.unwrap_or_else(|| self.settings.sandbox.backend.clone());
         self.backend(&sandbox).map_err(|cause| refused(cause, "leave `sandbox` out"))?;
-        let require = wish.require.clone().or_else(|| self.settings.sandbox.require.clone());
-        if let Some(grade) = require.as_deref()
-            && !GRADES.contains(&grade)
-        {
-            let remedy = format!("use one of: {}", GRADES.join(", "));
-            return Err(refused(format!("require: {grade:?} is no grade"), remedy));
-        }
+        let require = self.grade(wish)?;
         let usual = &self.settings.budget;
         let spec = JobSpec {
             job,
@@ -138,9 +155,9 @@ impl Outfit for Settled {
             coder,
             budget: Budget {
                 turns: wish.turns.unwrap_or(usual.turns),
-                tokens: wish.tokens.or(usual.tokens),
-                cost: wish.cost.or(usual.cost),
-                time: wish.time.or(usual.time),
+                tokens: least(wish.tokens, usual.tokens),
+                cost: least(wish.cost, usual.cost),
+                time: least(wish.time, usual.time),
             },
             checks: wish.checks.clone(),
             attempts: wish.attempts.unwrap_or(ATTEMPTS),

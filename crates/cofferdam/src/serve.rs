@@ -64,6 +64,7 @@ impl Servers {
     ) -> Result<(), ServeFailure> {
         let ServeOrder { arguments, data, settings, models, stop } = order;
         let setup = server_setup(&arguments, &data);
+        raise_open_files();
         let taken = Data::take(&data).map_err(|error| fleet_failure(&error))?;
         let store = open_store(&arguments, &data).await?;
         let blobs = open_blobs(&arguments, &data, taken.node())?;
@@ -93,8 +94,8 @@ impl Servers {
         };
         if let Some(token) = first_admin(&*store).await.map_err(|error| account(&error))? {
             let token = token.reveal();
-            keep_token(&data.join("token"), token)?;
             say(&format!("the admin's token, shown this once: {token}"));
+            keep_token(&data.join("token"), token);
         }
         let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
         say(&format!("listening on {scheme}://{}", server.local_addr()));
@@ -175,6 +176,11 @@ fn open_blobs(
     data: &Path,
     node: NodeId,
 ) -> Result<Arc<dyn Blobs>, ServeFailure> {
+    if arguments.database.is_some() && arguments.artifacts.is_none() {
+        tracing::warn!(
+            "archives are kept on this machine alone: servers that share a database need --artifacts"
+        );
+    }
     if let Some(url) = &arguments.artifacts {
         let opened = ObjectBlobs::from_url(url, &node.to_string(), std::env::vars());
         let opened = opened.map_err(|error| {
@@ -216,15 +222,27 @@ fn server_setup(arguments: &ServeArguments, data: &Path) -> ServerSetup {
     }
 }
 
-/// Keeps the first token where the command line of the same user finds it.
-fn keep_token(path: &Path, token: &str) -> Result<(), ServeFailure> {
+/// A server holds some files for each job and each connection: as many as it may.
+fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files is not raised");
+    }
+}
+
+/// Keeps the first token where the command line of the same user finds it. One that is
+/// there, of another database perhaps, is put aside.
+fn keep_token(path: &Path, token: &str) {
+    std::fs::rename(path, path.with_extension("before")).ok();
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
     let written = file.and_then(|mut file| {
         writeln!(file, "{token}")?;
         file.sync_all()
     });
-    written.map_err(|error| {
-        failure(Unusable::Data, format!("{}: {error}", path.display()), "mend its permissions")
-    })
+    if let Err(error) = written {
+        tracing::warn!(path = %path.display(), %error, "the token was shown, and not kept");
+    }
 }

@@ -6,10 +6,16 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use cofferdam_store::NodeId;
-use cofferdam_types::JobId;
+use cofferdam_types::{JobId, SandboxId};
 use rustix::fs::FlockOperation;
 
 use crate::fleet::FleetError;
+
+/// Where a job's files say which sandboxes it has had here.
+const SANDBOXES: &str = "sandboxes";
+
+/// What the names of files begin with that are to be removed.
+const FORGOTTEN: &str = ".forgotten-";
 
 /// A server's data directory, held by this process alone.
 pub struct Data {
@@ -61,14 +67,38 @@ impl Data {
         self.path.join("jobs").join(job.to_string())
     }
 
-    /// The jobs that have files here.
-    pub(crate) fn jobs(&self) -> io::Result<Vec<JobId>> {
-        let mut jobs = Vec::new();
+    /// Notes that a job has this sandbox on this machine.
+    pub(crate) fn note_sandbox(&self, job: JobId, sandbox: SandboxId) -> io::Result<()> {
+        let path = self.job(job).join(SANDBOXES);
+        let mut file = private().append(true).create(true).open(path)?;
+        writeln!(file, "{sandbox}")?;
+        file.sync_data()
+    }
+
+    /// Whether a job has had this sandbox on this machine.
+    pub(crate) fn has_had(&self, job: JobId, sandbox: SandboxId) -> bool {
+        let noted = std::fs::read_to_string(self.job(job).join(SANDBOXES)).unwrap_or_default();
+        let sandbox = sandbox.to_string();
+        noted.lines().any(|line| line == sandbox)
+    }
+
+    /// Puts a job's files aside, to be removed.
+    pub(crate) fn put_aside(&self, job: JobId) -> io::Result<PathBuf> {
+        let aside = self.path.join("jobs").join(format!("{FORGOTTEN}{job}"));
+        std::fs::rename(self.job(job), &aside)?;
+        Ok(aside)
+    }
+
+    /// What was put aside and not removed yet.
+    pub(crate) fn aside(&self) -> io::Result<Vec<PathBuf>> {
+        let mut aside = Vec::new();
         for entry in std::fs::read_dir(self.path.join("jobs"))? {
-            let name = entry?.file_name();
-            jobs.extend(name.to_str().and_then(|name| name.parse::<JobId>().ok()));
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(FORGOTTEN) {
+                aside.push(entry.path());
+            }
         }
-        Ok(jobs)
+        Ok(aside)
     }
 }
 

@@ -11,7 +11,7 @@ use cofferdam_bundle::About;
 use cofferdam_runtime::{Delivery, TakenOver, fail_point, now};
 use cofferdam_sandbox::Sandbox;
 use cofferdam_store::{Artifact, BlobKey, BlobWriter, StoreError};
-use cofferdam_types::{JobId, Record, error_chain};
+use cofferdam_types::{JobId, Record, SandboxId, error_chain};
 use futures_util::future::BoxFuture;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
@@ -22,8 +22,14 @@ use crate::fleet::Fleet;
 /// The project.
 pub(crate) const ZIP: &str = "output.zip";
 
-/// What was done in the sandbox, a JSON record a line.
-pub(crate) const TRAIL: &str = "audit.jsonl";
+/// What was done in a sandbox, a JSON record a line: what the names of trails begin with.
+pub(crate) const TRAIL: &str = "audit-";
+
+/// The name of a sandbox's trail. A job that rested or was resumed has had several; their
+/// names sort by time.
+pub(crate) fn trail_name(sandbox: SandboxId) -> String {
+    format!("{TRAIL}{sandbox}.jsonl")
+}
 
 /// Leases before the present one under which something may have been written.
 const EARLIER: u64 = 16;
@@ -49,6 +55,10 @@ impl Delivery for Kept {
             zip.and(trail)
         })
     }
+
+    fn rest<'a>(&'a self, sandbox: &'a Sandbox) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(self.trail(sandbox))
+    }
 }
 
 impl Kept {
@@ -61,7 +71,8 @@ impl Kept {
             let packed = cofferdam_bundle::zip_to(&files, about, out).await;
             packed.map(drop).map_err(|error| error_chain(&error))
         };
-        let writing = async {
+        // Takes the receiver along: where the disk fails, packing must not wait for it.
+        let writing = async move {
             while let Some(piece) = pieces.recv().await {
                 fail_point("zipping");
                 writer.write(piece).await.map_err(|error| error_chain(&error))?;
@@ -82,9 +93,10 @@ impl Kept {
             serde_json::to_writer(&mut text, &record).map_err(|error| error.to_string())?;
             text.push(b'\n');
         }
-        let mut writer = self.create(TRAIL).await?;
+        let name = trail_name(sandbox.id());
+        let mut writer = self.create(&name).await?;
         writer.write(Bytes::from(text)).await.map_err(|error| error_chain(&error))?;
-        self.keep(TRAIL, writer).await
+        self.keep(&name, writer).await
     }
 
     /// A name that no other lease has written under: what the row of an earlier one

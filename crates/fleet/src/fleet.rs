@@ -70,7 +70,7 @@ pub struct Fleet {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) outfit: Arc<dyn Outfit>,
     pub(crate) bounds: Bounds,
-    pub(crate) data: Data,
+    pub(crate) data: Arc<Data>,
     pub(crate) feed: Arc<Feed>,
     pub(crate) running: Running,
     /// To make sandboxes.
@@ -91,7 +91,7 @@ impl Fleet {
     /// When the store cannot be used.
     pub async fn start(setup: Setup) -> Result<Arc<Self>, FleetError> {
         let born = SandboxId::generate();
-        let data = setup.data;
+        let data = Arc::new(setup.data);
         // Whoever held leases under this name is dead: the directory is ours.
         let reclaimed = setup.store.reclaim(data.node()).await?;
         if reclaimed > 0 {
@@ -181,20 +181,12 @@ impl Fleet {
                 tracing::warn!(%job, %error, "an artifact of a forgotten job is left");
             }
         }
-        self.remove_files(job).await;
-        Ok(())
-    }
-
-    /// Removes a job's files. What cannot be removed now is found at the next start.
-    pub(crate) async fn remove_files(&self, job: JobId) {
-        let path = self.data.job(job);
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(path)).await;
-        match removed {
-            Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%job, %error, "files of a forgotten job are left");
-            }
-            _ => {}
+        match self.data.put_aside(job) {
+            Ok(aside) => remove(aside).await,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => tracing::warn!(%job, %error, "files of a forgotten job are left"),
         }
+        Ok(())
     }
 
     /// Takes no more jobs from here on.
@@ -218,5 +210,14 @@ impl Fleet {
         if tokio::time::timeout_at(until + patience, ended).await.is_err() {
             tracing::warn!("not everything had stopped in time");
         }
+    }
+}
+
+/// Removes what was put aside. What cannot be removed now is found at the next start.
+pub(crate) async fn remove(aside: PathBuf) {
+    let path = aside.clone();
+    let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(path)).await;
+    if let Ok(Err(error)) = removed {
+        tracing::warn!(path = %aside.display(), %error, "files of a forgotten job are left");
     }
 }

@@ -30,9 +30,17 @@ const PAGE: u32 = 512;
 /// takes its server down each time is given up.
 const FRUITLESS_LIVES: usize = 20;
 
+/// What is said to a job whose files were lost with their server.
+const MOVED: &str = "[The server that this job ran on is gone, and the files of the workspace with \
+    it. The workspace is again as it was when the job began: look at what is there, and do again \
+    what is missing.]";
+
 /// How often a job that is to rest is looked after, and the wait for a store that is
 /// away.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often the orders of a job are looked at although nobody has told of any.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// How long a job that had to be left is left alone.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -91,12 +99,17 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         let _open = fleet.taking_up.read().await;
         fleet.running.add(job, epoch, orders.clone())
     };
+    if fleet.stopping.is_cancelled() {
+        // Too late to be told to leave with the others.
+        return Ok(Driven::Left);
+    }
     let chain = |error: StoreError| error_chain(&error);
     let records = records(fleet, job).await.map_err(chain)?;
     let mut run = Run::replay(&records).map_err(|error| format!("its log: {error}"))?;
     let mut log = StoredLog {
         store: Arc::clone(&fleet.store),
         feed: Arc::clone(&fleet.feed),
+        data: Arc::clone(&fleet.data),
         job,
         epoch,
         node: fleet.node(),
@@ -111,15 +124,14 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         let appended = log.append(at, vec![event], None).await;
         records.extend(appended.map_err(|error| error.to_string())?);
     }
-    let here = prepare_place(fleet, lease, &run).map_err(|error| format!("its files: {error}"))?;
+    let here = prepare_place(fleet, lease, &run, &records)
+        .map_err(|error| format!("its files: {error}"))?;
+    let mut opening = resumed.opening;
     if here.moved {
-        let text = "the server that had worked on this job is gone, and its files with it: the \
-                    workspace begins again with what the job began with";
-        let at = now().max(records.last().map_or(Timestamp(0), |record| record.at));
-        let event = Event::Noted { text: text.to_owned() };
-        run.apply(at, &event);
-        let appended = log.append(at, vec![event], None).await;
-        records.extend(appended.map_err(|error| error.to_string())?);
+        // Said to the model too, which believes in its files. And a job that was done
+        // goes on: what it had made is lost.
+        let said = opening.say.take().unwrap_or_default();
+        opening.say = Some(format!("{MOVED} {said}").trim_end().to_owned());
     }
     let origin = match lease.job.upload {
         Some(upload) => Origin::Seed(Arc::new(Uploaded { fleet: Arc::clone(fleet), upload })),
@@ -140,7 +152,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         replant: here.moved,
         outputs: fleet.data.job(job).join("outputs"),
         delivery: Some(Box::new(Kept { fleet: Arc::clone(fleet), job, epoch })),
-        opening: resumed.opening,
+        opening,
         door: place.door.clone(),
         orders: orders_there,
         notices: nobody(),
@@ -148,7 +160,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         run,
     };
     let driving = drive(driver, log);
-    let passing = pass_orders(fleet, &place, job, resumed.heard_later, orders);
+    let passing = pass_orders(fleet, &place, job, resumed.order, orders);
     let watching = watch(fleet, job);
     tokio::select! {
         driven = driving => driven.map_err(|error| error_chain(&error)),
@@ -180,8 +192,8 @@ async fn records(fleet: &Fleet, job: JobId) -> Result<Vec<Record>, StoreError> {
 struct Resumed {
     opening: Opening,
     budget: Option<Budget>,
-    /// Orders up to this one were dealt with.
-    heard_later: OrderId,
+    /// The order that this is, which is heard as the job is taken up.
+    order: Option<OrderId>,
 }
 
 /// What somebody said when they wanted the job to go on.
@@ -195,12 +207,12 @@ async fn resumption(fleet: &Fleet, job: JobId) -> Result<Resumed, StoreError> {
         Some((id, say, budget)) => Resumed {
             opening: Opening { say, finish: false, heard: Some(id) },
             budget,
-            heard_later: id,
+            order: Some(id),
         },
         None => Resumed {
             opening: Opening { say: None, finish: true, heard: None },
             budget: None,
-            heard_later: OrderId(0),
+            order: None,
         },
     })
 }
@@ -212,10 +224,21 @@ struct Here {
     moved: bool,
 }
 
-fn prepare_place(fleet: &Fleet, lease: &Lease, run: &Run) -> std::io::Result<Here> {
+fn prepare_place(
+    fleet: &Fleet,
+    lease: &Lease,
+    run: &Run,
+    records: &[Record],
+) -> std::io::Result<Here> {
     let place = run.spec().place.clone();
     let workspace = fleet.data.locate(&place.workspace);
-    let moved = run.prepared() && lease.before != Some(fleet.node());
+    // Its files are where its last sandbox was.
+    let last = records.iter().rev().find_map(|record| match record.event {
+        Event::SandboxOpened { sandbox, .. } => Some(sandbox),
+        _ => None,
+    });
+    let here = last.is_none_or(|last| fleet.data.has_had(lease.job.id, last));
+    let moved = run.prepared() && !(here && workspace.is_dir());
     if moved && workspace.is_dir() {
         // From before it went elsewhere.
         std::fs::remove_dir_all(&workspace)?;
@@ -250,16 +273,17 @@ async fn pass_orders(
     fleet: &Fleet,
     place: &RunningPlace,
     job: JobId,
-    mut last: OrderId,
+    taken_up_by: Option<OrderId>,
     orders: mpsc::Sender<Order>,
 ) {
+    let mut last = OrderId(0);
     // Whether the job was told to rest, and not yet to go on.
     let mut pausing = false;
     loop {
         match fleet.store.orders(job).await {
             Ok(waiting) => {
                 for (id, order) in waiting {
-                    if id <= last {
+                    if id <= last || Some(id) == taken_up_by {
                         continue;
                     }
                     last = id;
@@ -279,7 +303,8 @@ async fn pass_orders(
             }
         }
         if !pausing {
-            place.ordered.notified().await;
+            // Whoever took the order may have died before it told anybody.
+            tokio::time::timeout(LOOK_AGAIN, place.ordered.notified()).await.ok();
             continue;
         }
         // Waking a job that has not come to rest yet leaves no order, if nothing was

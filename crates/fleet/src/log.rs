@@ -9,6 +9,7 @@ use cofferdam_types::{Event, JobId, LOG_VERSION, Record, Timestamp};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
+use crate::data::Data;
 use crate::feed::Feed;
 
 /// How long a store that is away or full is waited for. The job stands still
@@ -23,6 +24,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct StoredLog {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) feed: Arc<Feed>,
+    pub(crate) data: Arc<Data>,
     pub(crate) job: JobId,
     pub(crate) epoch: u64,
     /// This server.
@@ -42,6 +44,11 @@ impl Log for StoredLog {
             let numbered = (self.next..).zip(events);
             let records: Vec<Record> =
                 numbered.map(|(seq, event)| Record { v: LOG_VERSION, seq, at, event }).collect();
+            for record in &records {
+                if let Event::SandboxOpened { sandbox, .. } = record.event {
+                    self.data.note_sandbox(self.job, sandbox)?;
+                }
+            }
             self.store(&records, heard).await?;
             self.next += records.len() as u64;
             self.feed.tell(self.job, || records.iter().filter_map(|record| Line::of(record).ok()));

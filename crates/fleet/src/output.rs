@@ -1,5 +1,7 @@
 //! The project, handed out.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use cofferdam_bundle::About;
 use cofferdam_runtime::Seed;
@@ -8,9 +10,9 @@ use cofferdam_store::{Artifact, Blob, BlobError, BlobReader, JobRow, Line, Store
 use cofferdam_types::{AuditRecord, JobId, Record, error_chain};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use std::sync::Arc;
+use tokio::task::JoinSet;
 
-use crate::delivery::{TRAIL, ZIP, pipe};
+use crate::delivery::{TRAIL, ZIP, pipe, trail_name};
 use crate::fleet::Fleet;
 use crate::seed::Uploaded;
 use crate::visit::{Look, VisitError};
@@ -76,7 +78,7 @@ impl Fleet {
         let look = self.look(job).await?;
         let about = self.about(job.id).await?;
         let fleet = Arc::clone(self);
-        let (out, mut pieces) = pipe();
+        let (out, pieces) = pipe();
         let upload = job.upload;
         let packing = async move {
             let packed = tokio::select! {
@@ -86,28 +88,18 @@ impl Fleet {
             look.close().await;
             packed
         };
-        // The archive is made as fast as it is taken: both are one stream.
-        let mut packing = Box::pin(packing);
-        let mut packed = None;
-        let pieces = stream::poll_fn(move |context| {
-            if packed.is_none()
-                && let std::task::Poll::Ready(result) = packing.as_mut().poll(context)
-            {
-                packed = Some(result);
+        // In a task of its own: a reader that stalls must not keep the sandbox open.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(packing);
+        let pieces = stream::unfold(Some((pieces, tasks)), |state| async {
+            let (mut pieces, mut tasks) = state?;
+            if let Some(piece) = pieces.recv().await {
+                return Some((Ok(piece), Some((pieces, tasks))));
             }
-            match pieces.poll_recv(context) {
-                std::task::Poll::Ready(None) => match packed.take() {
-                    Some(Err(reason)) => {
-                        packed = Some(Ok(()));
-                        std::task::Poll::Ready(Some(Err(reason)))
-                    }
-                    Some(Ok(())) => {
-                        packed = Some(Ok(()));
-                        std::task::Poll::Ready(None)
-                    }
-                    None => std::task::Poll::Pending,
-                },
-                other => other.map(|piece| piece.map(Ok)),
+            match tasks.join_next().await? {
+                Ok(Ok(())) => None,
+                Ok(Err(reason)) => Some((Err(reason), None)),
+                Err(error) => Some((Err(error.to_string()), None)),
             }
         });
         Ok(Output::Made(pieces.boxed()))
@@ -150,17 +142,32 @@ impl Fleet {
     /// # Errors
     /// When it cannot be read.
     pub async fn audit(&self, job: &JobRow) -> Result<Vec<AuditRecord>, OutputError> {
-        if let Some(artifact) = self.artifact(job.id, TRAIL).await? {
-            let bytes = self.blobs.read(&artifact.blob).await?;
-            let bytes: Vec<Bytes> = bytes.try_collect().await?;
-            let text = bytes.concat();
-            let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-            let records: Result<Vec<AuditRecord>, _> = lines.map(serde_json::from_slice).collect();
-            return records.map_err(|_| BlobError::Damaged(artifact.blob.key).into());
+        let visit = self.visit(job).await;
+        let live = visit.as_ref().ok().map(|visit| trail_name(visit.id()));
+        let mut trail = Vec::new();
+        for artifact in self.store.artifacts(job.id).await? {
+            if artifact.name.starts_with(TRAIL) && live.as_ref() != Some(&artifact.name) {
+                trail.extend(self.kept_trail(&artifact).await?);
+            }
         }
-        let visit = self.visit(job).await?;
-        let audit = visit.audit().await;
-        audit.map_err(|error| VisitError::Sandbox(error_chain(&error)).into())
+        match visit {
+            Ok(visit) => {
+                let audit = visit.audit().await;
+                trail.extend(audit.map_err(|error| VisitError::Sandbox(error_chain(&error)))?);
+            }
+            Err(error) if trail.is_empty() && !job.status.is_over() => return Err(error.into()),
+            Err(_) => {}
+        }
+        Ok(trail)
+    }
+
+    async fn kept_trail(&self, artifact: &Artifact) -> Result<Vec<AuditRecord>, OutputError> {
+        let bytes = self.blobs.read(&artifact.blob).await?;
+        let bytes: Vec<Bytes> = bytes.try_collect().await?;
+        let text = bytes.concat();
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let records: Result<Vec<AuditRecord>, _> = lines.map(serde_json::from_slice).collect();
+        records.map_err(|_| BlobError::Damaged(artifact.blob.key.clone()).into())
     }
 
     async fn artifact(&self, job: JobId, name: &str) -> Result<Option<Artifact>, StoreError> {

@@ -10,13 +10,16 @@ use cofferdam_store::{JobQuery, Line, Status, StoreError};
 use cofferdam_types::{Event, JobId, Limits, SandboxId, error_chain};
 use tokio::time::timeout;
 
-use crate::fleet::Fleet;
+use crate::fleet::{self, Fleet};
 
 /// Jobs and events read from the store at once.
 const PAGE: u32 = 512;
 
 /// How long finding and removing the remains of one back end may take.
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long ending one sandbox may take; no job is taken up meanwhile.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// How often uploads and keys that nobody needs any more are forgotten.
 const EXPIRY: Duration = Duration::from_secs(600);
@@ -117,22 +120,21 @@ async fn clear(
             let sandbox = Sandbox::reattach(backend, id, Limits::default()).await?;
             Ok::<_, cofferdam_sandbox::SandboxError>(sandbox.close().await?)
         };
-        match ended.await {
-            Ok(()) => tracing::info!(sandbox = %id, "ended a sandbox that no job goes on with"),
-            Err(error) => {
+        match timeout(ENDING, ended).await {
+            Ok(Ok(())) => tracing::info!(sandbox = %id, "ended a sandbox that no job goes on with"),
+            Ok(Err(error)) => {
                 tracing::warn!(sandbox = %id, error = error_chain(&error), "a sandbox is left");
             }
+            Err(_) => tracing::warn!(sandbox = %id, "a sandbox does not end; it is left"),
         }
     }
 }
 
-/// Removes the files of jobs that there are no more.
+/// Removes what was put aside and not removed before the earlier life ended. Files that
+/// nobody has put aside may be somebody else's.
 async fn sweep_files(fleet: &Arc<Fleet>) {
-    let Ok(jobs) = fleet.data.jobs() else { return };
-    for job in jobs {
-        if let Ok(None) = fleet.store.job(job).await {
-            fleet.remove_files(job).await;
-        }
+    for aside in fleet.data.aside().unwrap_or_default() {
+        fleet::remove(aside).await;
     }
 }
 

@@ -4,9 +4,9 @@ use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_tools::Watcher;
 use cofferdam_types::{CallId, Event, SandboxId, ToolOutput};
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::drive::Drive;
+use crate::drive::{Drive, until};
 use crate::driver::OrderKind;
 use crate::fail_point::fail_point;
 use crate::work::OPENING;
@@ -46,11 +46,20 @@ impl Drive {
             async move { Some((call, tools.take_up(call, &Nobody).await?)) }
         }));
         tokio::pin!(collecting);
+        // The job's time does not stand still, though nobody counts it here.
+        let left = self
+            .driver
+            .run
+            .spec()
+            .budget
+            .time
+            .map(|all| Instant::now() + all.saturating_sub(self.driver.run.spent().time));
         loop {
             tokio::select! {
                 collected = &mut collecting => {
                     return Some(collected.into_iter().flatten().collect());
                 }
+                () = until(left), if left.is_some() => return Some(Vec::new()),
                 Some(order) = self.driver.orders.recv() => match order.wish {
                     OrderKind::Leave(_) => {
                         // Before the wait is dropped, which would end the commands.

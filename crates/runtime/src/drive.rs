@@ -72,6 +72,9 @@ pub async fn drive(driver: Driver, log: impl Log + 'static) -> Result<Driven, Dr
     }
 }
 
+/// How long visitors of a sandbox that is left are waited for.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// What happens next.
 enum Next {
     Input(Input),
@@ -183,6 +186,10 @@ impl Drive {
     async fn next(&mut self) -> Next {
         loop {
             if let Some(order) = self.early.pop_front() {
+                return Next::Order(order);
+            }
+            // Before what has happened: it may be the end, after which nobody hears.
+            if let Ok(order) = self.driver.orders.try_recv() {
                 return Next::Order(order);
             }
             if let Some(input) = self.unheard.pop_front() {
@@ -373,6 +380,12 @@ impl Drive {
 
     async fn rest(&mut self) -> Driven {
         self.stop().await;
+        if let (Some(delivery), Some(sandbox)) = (&self.driver.delivery, &self.sandbox) {
+            let resting = work::in_time("keeping the trail", delivery.rest(sandbox));
+            if let Err(reason) = resting.await {
+                tracing::warn!(reason, "the trail of a job that rests is lost");
+            }
+        }
         // What cannot be brought home now is brought home by whoever opens the
         // directory next.
         self.close().await.ok();
@@ -395,7 +408,8 @@ impl Drive {
             sandbox.leave();
         }
         self.stop().await;
-        self.driver.door.close().await;
+        // Visitors have lost their connection too, and are gone soon.
+        tokio::time::timeout(FAREWELL, self.driver.door.close()).await.ok();
         self.sandbox = None;
     }
 
@@ -423,7 +437,7 @@ fn words_too_late(input: &Input) -> String {
     }
 }
 
-async fn until(moment: Option<Instant>) {
+pub(crate) async fn until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,

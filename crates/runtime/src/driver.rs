@@ -97,6 +97,12 @@ pub trait Delivery: Send + Sync {
         sandbox: &'a Sandbox,
         records: &'a [Record],
     ) -> BoxFuture<'a, Result<(), String>>;
+
+    /// The job rests, and its sandbox is about to close: takes what would be lost with
+    /// it.
+    fn rest<'a>(&'a self, _sandbox: &'a Sandbox) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// How a job is taken up.

@@ -10,11 +10,12 @@ use axum::response::Response;
 use bytes::Bytes;
 use cofferdam_api::EventPage;
 use cofferdam_fleet::Follower;
-use cofferdam_store::{JobRow, Line, StoreError};
+use cofferdam_store::{JobRow, Line, StoreError, TokenHash};
 use futures_util::stream;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::app::App;
 use crate::problem::Refusal;
@@ -52,7 +53,7 @@ pub(crate) async fn read(
             Some(last) => last,
             None => after.unwrap_or(0),
         };
-        return Ok(stream_of(&app, &row, after));
+        return Ok(stream_of(&app, &row, caller.1, after));
     }
     page(&app, &row, after.unwrap_or(0), limit).await
 }
@@ -100,6 +101,9 @@ struct Reader {
     follower: Follower,
     /// What was fetched and not yet sent.
     waiting: VecDeque<Arc<Line>>,
+    /// Whose it is, and when that is asked again: a stream outlives no token.
+    token: TokenHash,
+    check: Instant,
 }
 
 impl Drop for Reader {
@@ -110,10 +114,12 @@ impl Drop for Reader {
 
 /// The answer is written as fast as it is read: nothing is fetched for a reader
 /// that takes nothing, and its connection ends when that lasts.
-fn stream_of(app: &Arc<App>, row: &JobRow, after: u64) -> Response {
+fn stream_of(app: &Arc<App>, row: &JobRow, token: TokenHash, after: u64) -> Response {
     app.meters.readers.inc();
     let follower = app.fleet.follow(row.id, after);
-    let reader = Reader { app: Arc::clone(app), follower, waiting: VecDeque::new() };
+    let check = Instant::now() + app.limits.heartbeat;
+    let app = Arc::clone(app);
+    let reader = Reader { app, follower, waiting: VecDeque::new(), token, check };
     let first = stream::once(async { Ok(Bytes::from_static(RETRY.as_bytes())) });
     let rest = stream::unfold(reader, |mut reader| async move {
         let piece = next(&mut reader).await?;
@@ -129,8 +135,16 @@ fn stream_of(app: &Arc<App>, row: &JobRow, after: u64) -> Response {
 /// The next piece of the stream; none at its end. A stream that fails ends
 /// without its end, and its reader comes back.
 async fn next(reader: &mut Reader) -> Option<Result<Bytes, StoreError>> {
+    let heartbeat = reader.app.limits.heartbeat;
+    // Also while so much happens that no heartbeat is needed.
+    if Instant::now() >= reader.check {
+        let app = &reader.app;
+        if !app.sessions.is_valid(app.store(), reader.token).await {
+            return None;
+        }
+        reader.check = Instant::now() + heartbeat;
+    }
     if reader.waiting.is_empty() {
-        let heartbeat = reader.app.limits.heartbeat;
         let lines = tokio::select! {
             lines = tokio::time::timeout(heartbeat, reader.follower.next()) => lines,
             () = reader.app.stopping.cancelled() => return None,

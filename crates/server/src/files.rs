@@ -136,40 +136,50 @@ fn sent(
     look: Look,
     place: Option<OwnedSemaphorePermit>,
 ) -> Body {
-    let (pieces, taken) = mpsc::channel::<Result<Bytes, FilesError>>(AHEAD);
+    let (pieces, taken) = mpsc::channel::<Piece>(AHEAD);
     let (stopping, longest) = (app.stopping.clone(), app.limits.long_answer_time);
     app.tasks.spawn(async move {
         let pump = async {
             let mut piece = Ok(Some(first));
             loop {
-                let (next, over) = match piece {
-                    Ok(Some(bytes)) => (Ok(bytes), false),
-                    Ok(None) => return,
-                    Err(error) => (Err(error), true),
-                };
-                if pieces.send(next).await.is_err() || over {
+                let over = !matches!(piece, Ok(Some(_)));
+                if pieces.send(piece).await.is_err() || over {
                     return;
                 }
                 piece = content.next().await;
             }
         };
-        // A sender that goes before the end would look like the end.
-        let cut = tokio::select! {
-            () = pump => false,
-            () = look.over() => true,
-            () = stopping.cancelled() => true,
-            () = tokio::time::sleep(longest) => true,
-        };
-        if cut {
-            let gone = std::io::Error::other("the sandbox is wanted back");
-            drop(pieces.try_send(Err(FilesError::Source(gone))));
+        tokio::select! {
+            () = pump => {}
+            () = look.over() => {}
+            () = stopping.cancelled() => {}
+            () = tokio::time::sleep(longest) => {}
         }
+        drop(pieces);
         look.close().await;
         drop(place);
     });
-    Body::from_stream(stream::unfold(taken, |mut taken| async {
-        let piece = taken.recv().await?;
-        Some((piece, taken))
+    body_of(taken)
+}
+
+/// A piece of a file; `None` is its end.
+type Piece = Result<Option<Bytes>, FilesError>;
+
+/// A body of these pieces. Only the end that is said is an end: pieces that just
+/// stop are a file that was cut, however slowly they are taken, and the answer
+/// breaks.
+fn body_of(taken: mpsc::Receiver<Piece>) -> Body {
+    Body::from_stream(stream::unfold(Some(taken), |taken| async {
+        let mut taken = taken?;
+        match taken.recv().await {
+            Some(Ok(Some(bytes))) => Some((Ok(bytes), Some(taken))),
+            Some(Ok(None)) => None,
+            Some(Err(error)) => Some((Err(error), None)),
+            None => {
+                let gone = std::io::Error::other("the sandbox is wanted back");
+                Some((Err(FilesError::Source(gone)), None))
+            }
+        }
     }))
 }
 
@@ -256,6 +266,24 @@ mod tests {
     use cofferdam_guest_protocol::FileStat;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_file_without_its_end_is_never_taken_for_a_whole_one() {
+        let sent = |end: bool| async move {
+            let (pieces, taken) = mpsc::channel(AHEAD);
+            // Nobody reads yet: there is room for these and no more.
+            for _ in 1..AHEAD {
+                pieces.try_send(Ok(Some(Bytes::from_static(b"x")))).unwrap();
+            }
+            let last = if end { None } else { Some(Bytes::from_static(b"x")) };
+            pieces.try_send(Ok(last)).unwrap();
+            assert!(pieces.try_send(Ok(None)).is_err());
+            drop(pieces);
+            axum::body::to_bytes(body_of(taken), 100).await
+        };
+        assert_eq!(sent(true).await.unwrap().len(), AHEAD - 1);
+        sent(false).await.unwrap_err();
+    }
 
     #[test]
     fn a_name_that_is_no_text_is_shown_with_its_bytes() {

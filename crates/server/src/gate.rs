@@ -103,9 +103,10 @@ impl Gate {
             if seen == Shown::Nothing && handshake {
                 seen = shown_in_handshake(&parts.headers);
             }
-            let principal = self.app.sessions.authenticate(self.app.store(), seen, peer).await?;
+            let (principal, token) =
+                self.app.sessions.authenticate(self.app.store(), seen, peer).await?;
             tracing::Span::current().record("user", tracing::field::display(principal.user.id));
-            parts.extensions.insert(Caller(principal));
+            parts.extensions.insert(Caller(principal, token));
         }
         let encoded = parts.headers.get(CONTENT_ENCODING);
         if encoded.is_some_and(|encoding| encoding != "identity") {

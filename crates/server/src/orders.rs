@@ -13,13 +13,15 @@ use http::{HeaderMap, StatusCode};
 use crate::app::App;
 use crate::body;
 use crate::events::kind;
-use crate::problem::{CONFLICT, Refusal};
+use crate::problem::{CONFLICT, Refusal, TOO_MANY};
 use crate::request::{Caller, Id, json};
 use crate::show;
 use crate::wish::{amount, check_text, time, tokens, within};
 
 /// Events that are looked through at once.
 const PIECE: u32 = 500;
+/// Orders that a job has not heard yet, beyond which it is told nothing more.
+const MOST_UNHEARD: usize = 64;
 
 /// `POST /api/v1/jobs/{id}/messages`.
 pub(crate) async fn say(
@@ -34,6 +36,7 @@ pub(crate) async fn say(
     let bytes = body::whole(&headers, sent, &app.limits).await?;
     let Message { text } = body::json(&headers, &bytes)?;
     check_text("text", &text)?;
+    check_unheard(&app, &row, MOST_UNHEARD).await?;
     order(&app, &row, Order::Say { text }).await
 }
 
@@ -54,6 +57,7 @@ pub(crate) async fn pause(
     Id(id): Id,
 ) -> Result<Response, Refusal> {
     let row = app.job(&caller.0, &id).await?;
+    check_unheard(&app, &row, 2 * MOST_UNHEARD).await?;
     order(&app, &row, Order::Pause).await
 }
 
@@ -72,8 +76,22 @@ pub(crate) async fn resume(
     if let Some(message) = &asked.message {
         check_text("message", message)?;
     }
+    // Messages leave room for what ends the wait for them.
+    check_unheard(&app, &row, 2 * MOST_UNHEARD).await?;
     let budget = budget(&app, &row, &asked).await?;
     order(&app, &row, Order::Resume { say: asked.message, budget }).await
+}
+
+/// Goes on if the job has fewer orders than this to hear. Cancelling is never
+/// refused: it ends the wait.
+async fn check_unheard(app: &App, row: &JobRow, most: usize) -> Result<(), Refusal> {
+    // One that is over keeps nothing more: it refuses, or goes on.
+    if row.status.is_over() || app.store().orders(row.id).await?.len() < most {
+        return Ok(());
+    }
+    let detail = format!("the job has not heard {most} messages or orders yet");
+    let remedy = "wait until the job has heard them; resume it if it rests";
+    Err(Refusal::new(TOO_MANY, detail, remedy).retry_after(5))
 }
 
 async fn order(app: &App, row: &JobRow, order: Order) -> Result<Response, Refusal> {

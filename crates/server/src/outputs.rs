@@ -7,13 +7,15 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use cofferdam_api::{Artifact, ArtifactList, AuditTrail, PREFIX};
 use cofferdam_fleet::{Format, Output};
+use cofferdam_store::JobRow;
 use futures_util::{StreamExt, stream};
 use http::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
 };
 use http::{HeaderValue, StatusCode};
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::app::App;
+use crate::app::{App, place};
 use crate::disposition::attachment;
 use crate::headers::DOWNLOAD;
 use crate::moment;
@@ -61,10 +63,18 @@ async fn output(app: &App, caller: &Caller, id: &str, format: Format) -> Result<
         Format::Patch => ("patch", "text/x-diff; charset=utf-8"),
     };
     let mut tries = TRIES;
+    let mut room = None;
     // A stream that fails breaks the connection: half a project is not taken for
     // a whole one.
     let mut response = loop {
-        match app.fleet.output(&row, format).await? {
+        // Whoever is in a job's sandbox keeps it from ending until the packing has begun.
+        let visit = app.fleet.visit(&row).await.ok();
+        if room.is_none() {
+            room = room_for(app, &row, format, visit.is_some()).await?;
+        }
+        let output = app.fleet.output(&row, format).await?;
+        drop(visit);
+        match output {
             Output::Kept { blob, bytes } => {
                 let mut response = Response::new(Body::from_stream(bytes));
                 let headers = response.headers_mut();
@@ -89,7 +99,11 @@ async fn output(app: &App, caller: &Caller, id: &str, format: Format) -> Result<
                         return Err(Refusal::new(UNAVAILABLE, error, remedy).retry_after(2));
                     }
                     first => {
-                        let all = stream::iter(first).chain(bytes).map(told);
+                        let all = stream::iter(first).chain(bytes).map(move |piece| {
+                            // The place is held as long as the sandbox is.
+                            let _held = &room;
+                            told(piece)
+                        });
                         break Response::new(Body::from_stream(all));
                     }
                 }
@@ -102,6 +116,28 @@ async fn output(app: &App, caller: &Caller, id: &str, format: Format) -> Result<
     headers.insert(CONTENT_DISPOSITION, attachment(name.as_bytes()));
     headers.insert(CONTENT_SECURITY_POLICY, DOWNLOAD);
     Ok(response)
+}
+
+/// The place of an output that needs a sandbox of its own: of a job that does not
+/// run, and of every patch, which is made against what the job began with.
+async fn room_for(
+    app: &App,
+    row: &JobRow,
+    format: Format,
+    live: bool,
+) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+    let needed = match format {
+        Format::Zip if row.status.is_over() => !is_kept(app, row).await?,
+        Format::Zip | Format::TarZst => !live,
+        Format::Patch => true,
+    };
+    needed.then(|| place(&app.room.looks, "projects to pack")).transpose()
+}
+
+/// Whether the job's ZIP was kept when it ended.
+async fn is_kept(app: &App, row: &JobRow) -> Result<bool, Refusal> {
+    let artifacts = app.store().artifacts(row.id).await?;
+    Ok(artifacts.iter().any(|artifact| artifact.name == "output.zip"))
 }
 
 /// `GET /api/v1/jobs/{id}/artifacts`.

@@ -240,6 +240,13 @@ impl From<BlobError> for Refusal {
                 let detail = "the place for big files cannot be used";
                 Self::new(UNAVAILABLE, detail, "try again in a moment").retry_after(2)
             }
+            BlobError::Missing(_) => {
+                tracing::warn!(error = %error, "something kept is not here");
+                let detail = "it is kept on another server, or is lost";
+                let remedy = "ask the server that ended the job; servers with one database need \
+                              one place for files: start them with --artifacts";
+                Self::new(CONFLICT, detail, remedy)
+            }
             error => Self::internal(&error),
         }
     }
@@ -367,6 +374,15 @@ mod tests {
         assert_eq!(status(StoreError::Missing("user")), 404);
         assert_eq!(status(StoreError::Taken("user")), 409);
         assert_eq!(status(StoreError::Broken("x".to_owned())), 500);
+    }
+
+    #[test]
+    fn a_blob_that_is_not_here_is_no_failure_of_the_server() {
+        let key = cofferdam_store::BlobKey::of(&["jobs", "secret"]).unwrap();
+        let refusal = Refusal::from(BlobError::Missing(key));
+        assert_eq!(refusal.status(), 409);
+        let told = serde_json::to_string(&refusal.told()).unwrap();
+        assert!(told.contains("--artifacts") && !told.contains("secret"), "{told}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::response::Response;
-use cofferdam_store::Principal;
+use cofferdam_store::{Principal, TokenHash};
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::app::App;
 use crate::problem::Refusal;
 
-/// Who sent the request. The gate has put it there.
+/// Who sent the request, and by which token, hashed. The gate has put it there.
 #[derive(Clone)]
-pub(crate) struct Caller(pub(crate) Arc<Principal>);
+pub(crate) struct Caller(pub(crate) Arc<Principal>, pub(crate) TokenHash);
 
 impl Caller {
     /// Goes on only for admins.

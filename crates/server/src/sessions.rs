@@ -10,12 +10,12 @@ use cofferdam_store::{Principal, Store, TokenHash};
 
 use crate::credentials::Shown;
 use crate::problem::{NO_TOKEN, Refusal, TOO_MANY};
-use crate::throttle::{GUESSES, NUISANCES, Throttle};
+use crate::throttle::{FLOOD, GUESSES, NUISANCES, Throttle};
 
 /// How long the store's word is believed: how soon a token that another server
 /// has removed, or that has expired, works no more.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a token that was right is not counted as a guess.
+/// How long a token that was right is let through a flood.
 const KNOWN: Duration = Duration::from_secs(3600);
 /// Tokens that are remembered.
 const MOST: usize = 8192;
@@ -25,6 +25,7 @@ pub(crate) struct Sessions {
     known: Mutex<HashMap<TokenHash, Session>>,
     guesses: Throttle,
     nuisances: Throttle,
+    flood: Throttle,
 }
 
 impl Default for Sessions {
@@ -33,6 +34,7 @@ impl Default for Sessions {
             known: Mutex::default(),
             guesses: Throttle::new(GUESSES),
             nuisances: Throttle::new(NUISANCES),
+            flood: Throttle::new(FLOOD),
         }
     }
 }
@@ -43,13 +45,13 @@ struct Session {
 }
 
 impl Sessions {
-    /// Who shows this.
+    /// Who shows this, and the hash of the token.
     pub(crate) async fn authenticate(
         &self,
         store: &dyn Store,
         shown: Shown,
         address: IpAddr,
-    ) -> Result<Arc<Principal>, Refusal> {
+    ) -> Result<(Arc<Principal>, TokenHash), Refusal> {
         let now = Instant::now();
         let hash = match shown {
             Shown::Token(hash) => hash,
@@ -57,18 +59,42 @@ impl Sessions {
             Shown::Garbage => return Err(wrong(&self.nuisances, address, now)),
         };
         let was_right = match self.remembered(&hash, now) {
-            Some((principal, true)) => return Ok(principal),
+            Some((principal, true)) => return Ok((principal, hash)),
             Some((_, false)) => true,
             None => false,
         };
-        if !was_right && let Some(seconds) = self.guesses.wait(address, now) {
+        if !was_right && let Some(seconds) = self.flood.wait(address, now) {
             return Err(too_many(seconds));
         }
         match store.principal(hash).await? {
-            Some(principal) => Ok(self.remember(hash, principal, now)),
+            Some(principal) => Ok((self.remember(hash, principal, now), hash)),
             None => {
                 self.forget(&hash);
+                self.flood.failed(address, now);
                 Err(wrong(&self.guesses, address, now))
+            }
+        }
+    }
+
+    /// Whether a token that was right still is. A store that cannot say ends
+    /// nothing.
+    pub(crate) async fn is_valid(&self, store: &dyn Store, hash: TokenHash) -> bool {
+        let now = Instant::now();
+        if let Some((_, true)) = self.remembered(&hash, now) {
+            return true;
+        }
+        match store.principal(hash).await {
+            Ok(Some(principal)) => {
+                self.remember(hash, principal, now);
+                true
+            }
+            Ok(None) => {
+                self.forget(&hash);
+                false
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "a token could not be checked again");
+                true
             }
         }
     }

@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 
 use crate::app::App;
 use crate::body;
-use crate::problem::Refusal;
+use crate::problem::{KEY_REUSED, Refusal};
 use crate::request::{Caller, Id, json};
 use crate::show;
 use crate::wish::{idempotency, wish};
@@ -45,7 +45,15 @@ pub(crate) async fn submit(
 ) -> Result<JobId, Refusal> {
     let wish = wish(asked, &caller.0)?;
     let idempotency = idempotency(headers, asked)?;
-    Ok(app.fleet.submit(caller.0.user.id, wish, idempotency).await?)
+    let key = idempotency.as_ref().map(|idempotency| idempotency.key.clone());
+    let job = app.fleet.submit(caller.0.user.id, wish, idempotency).await?;
+    if let Some(key) = key
+        && app.store().job(job).await?.is_none()
+    {
+        let detail = format!("the job of the idempotency key `{key}` was deleted");
+        return Err(Refusal::new(KEY_REUSED, detail, "use a new key for a new job"));
+    }
+    Ok(job)
 }
 
 /// `GET /status/{id}`.

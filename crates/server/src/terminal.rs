@@ -13,6 +13,7 @@ use cofferdam_api::{TerminalControl, TerminalReport};
 use cofferdam_fleet::Visit;
 use cofferdam_guest_protocol::{Leftovers, OutputMode, PtySize};
 use cofferdam_sandbox::{OutputChunk, Process, StdinWriter};
+use cofferdam_store::TokenHash;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::OnUpgrade;
@@ -73,7 +74,10 @@ pub(crate) async fn open(
     tasks.spawn(async move {
         app.meters.terminals.inc();
         match upgrade.await {
-            Ok(upgraded) => converse(&app, socket(upgraded).await, visit, process).await,
+            Ok(upgraded) => {
+                let socket = socket(upgraded).await;
+                converse(&app, caller.1, socket, visit, process).await;
+            }
             Err(error) => tracing::debug!(error = %error, "no WebSocket"),
         }
         app.meters.terminals.dec();
@@ -94,7 +98,7 @@ fn closed(code: CloseCode, why: &str) -> End {
     End::Told(code, TerminalReport::Closed(why.to_owned()))
 }
 
-async fn converse(app: &App, socket: Socket, visit: Visit, mut process: Process) {
+async fn converse(app: &App, token: TokenHash, socket: Socket, visit: Visit, mut process: Process) {
     let (mut outgoing, mut incoming) = socket.split();
     let (sizes, mut resized) = mpsc::channel(1);
     let stdin = process.take_stdin();
@@ -102,6 +106,7 @@ async fn converse(app: &App, socket: Socket, visit: Visit, mut process: Process)
         end = hear(&mut incoming, stdin, sizes) => end,
         end = show(app, &mut outgoing, &visit, &mut process, &mut resized) => end,
         () = visit.over() => closed(CloseCode::Away, "the job took its sandbox back"),
+        () = invalid(app, token) => closed(CloseCode::Policy, "the token is valid no more"),
         () = app.stopping.cancelled() => closed(CloseCode::Restart, "the server stops"),
     };
     // Whatever still runs of it ends with it, and the sandbox is not kept for the
@@ -119,6 +124,16 @@ async fn converse(app: &App, socket: Socket, visit: Visit, mut process: Process)
         Ok::<_, Error>(())
     };
     drop(tokio::time::timeout(FAREWELL, farewell).await);
+}
+
+/// Waits until the token is valid no more.
+async fn invalid(app: &App, token: TokenHash) {
+    loop {
+        tokio::time::sleep(app.limits.heartbeat).await;
+        if !app.sessions.is_valid(app.store(), token).await {
+            return;
+        }
+    }
 }
 
 /// Takes what the client sends.

@@ -1,7 +1,8 @@
 //! How often an address may show a wrong token.
 //!
 //! What looks like a token may be a guess, and few of those are forgiven. What
-//! cannot be one is only a nuisance: more of it is.
+//! cannot be one is only a nuisance: more of it is. Neither holds up a right token
+//! of the same address, which may be a proxy's: only a flood does, for a moment.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -24,6 +25,8 @@ pub(crate) struct Measure {
 pub(crate) const GUESSES: Measure = Measure { burst: 30, refill: Duration::from_secs(2) };
 /// For what does not.
 pub(crate) const NUISANCES: Measure = Measure { burst: 300, refill: Duration::from_millis(50) };
+/// For what looks like a token, before the store is asked about it.
+pub(crate) const FLOOD: Measure = Measure { burst: 1000, refill: Duration::from_millis(1) };
 
 /// Counts wrong tokens by address.
 pub(crate) struct Throttle {
@@ -53,8 +56,8 @@ impl Throttle {
         Self { measure, failures: Mutex::default() }
     }
 
-    /// How many seconds this address must wait before it may show another token
-    /// that was never right; `None` if it need not.
+    /// How many seconds this address must wait until its wrong tokens are forgiven;
+    /// `None` if it need not.
     pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Option<u32> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = failures.get_mut(&group(address))?;

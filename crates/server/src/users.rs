@@ -23,7 +23,7 @@ const LONGEST_LABEL: usize = 200;
 
 /// `GET /api/v1/me`.
 pub(crate) async fn me(caller: Caller) -> Result<Response, Refusal> {
-    let Caller(principal) = caller;
+    let Caller(principal, _) = caller;
     let me = Me { user: show::user(&principal.user), token: principal.token.to_string() };
     json(StatusCode::OK, &me)
 }

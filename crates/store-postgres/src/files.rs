@@ -97,6 +97,10 @@ pub(crate) async fn expire(
     execute(&transaction, &format!("DELETE FROM keys WHERE {old}"), &[&lifetime]).await?;
     let sql = format!("DELETE FROM orders WHERE heard AND {old}");
     execute(&transaction, &sql, &[&lifetime]).await?;
+    // No lease lasts so long; a server that comes back is noted again.
+    let sql =
+        "DELETE FROM nodes WHERE seen < clock_timestamp() - $1::bigint * interval '1 microsecond'";
+    execute(&transaction, sql, &[&lifetime]).await?;
     commit(transaction).await?;
     Ok(std::mem::take(gone))
 }

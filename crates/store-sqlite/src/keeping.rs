@@ -97,6 +97,8 @@ pub(crate) fn expire(
     let now = clock::now();
     let lifetime = clock::millis(KEY_LIFETIME);
     execute(connection, "DELETE FROM keys WHERE at < ?1", [now.saturating_sub(lifetime)])?;
+    // No lease lasts so long; a server that comes back is noted again.
+    execute(connection, "DELETE FROM nodes WHERE seen < ?1", [now.saturating_sub(lifetime)])?;
     all(
         connection,
         "DELETE FROM uploads WHERE at < ?1 \

@@ -14,6 +14,22 @@ use crate::rows::{StoredJob, all, execute, job_columns, job_key};
 
 type UserKey = [u8; 16];
 
+/// A job that no other node has begun, unless that one was not seen for too long:
+/// `?1` asks, and `?2` is when another must have been seen to be there.
+macro_rules! free {
+    () => {
+        " AND (node IS NULL OR node = ?1 OR NOT EXISTS (SELECT 1 FROM nodes \
+          WHERE nodes.node = jobs.node AND seen > ?2)) "
+    };
+}
+
+/// Who asks for leases, and who else is there.
+struct Asker<'a> {
+    node: &'a [u8; 16],
+    /// Whoever was seen after this is there.
+    since: i64,
+}
+
 /// A job that can be leased, and what its place in the queue hangs on.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -39,9 +55,10 @@ impl Candidate {
         read().map_err(failed)
     }
 
-    /// Its place: less goes first. `running` is how many of its user's jobs run.
-    fn place(&self, running: u32) -> (Reverse<i64>, Reverse<i64>, u32, [u8; 16]) {
-        (Reverse(self.turn), Reverse(self.priority), running, self.id)
+    /// Its place: less goes first. `running` is how many of its user's jobs run, and
+    /// `served` when the user last had a turn.
+    fn place(&self, running: u32, served: i64) -> (Reverse<i64>, Reverse<i64>, u32, i64, [u8; 16]) {
+        (Reverse(self.turn), Reverse(self.priority), running, served, self.id)
     }
 }
 
@@ -51,9 +68,13 @@ impl Candidate {
 /// are compared: how many wait behind them makes no difference.
 pub(crate) fn lease(connection: &Connection, ask: &LeaseAsk) -> Result<Vec<Lease>, StoreError> {
     let now = clock::now();
+    seen(connection, ask.node, now)?;
+    let since = now.saturating_sub(clock::millis(ask.span));
+    let asker = Asker { node: ask.node.0.as_bytes(), since };
     let mut running = running(connection, now)?;
-    let mut heads = heads(connection)?;
-    let mut lapsed = lapsed(connection, now)?;
+    let mut served = served(connection)?;
+    let mut heads = heads(connection, &asker)?;
+    let mut lapsed = lapsed(connection, &asker, now)?;
     let mut leases = Vec::new();
     while leases.len() < ask.most as usize {
         let runs = |candidate: &Candidate| running.get(&candidate.user).copied().unwrap_or(0);
@@ -61,14 +82,20 @@ pub(crate) fn lease(connection: &Connection, ask: &LeaseAsk) -> Result<Vec<Lease
             .values()
             .chain(&lapsed)
             .filter(|candidate| runs(candidate) < ask.per_user)
-            .min_by_key(|candidate| candidate.place(runs(candidate)))
+            .min_by_key(|candidate| {
+                let served = served.get(&candidate.user).copied().unwrap_or(0);
+                candidate.place(runs(candidate), served)
+            })
             .copied();
         let Some(best) = best else { break };
         leases.push(take(connection, best.number, ask, now)?);
         *running.entry(best.user).or_default() += 1;
+        let turn = served.values().copied().max().unwrap_or(0) + 1;
+        served.insert(best.user, turn);
+        serve(connection, &best.user, turn)?;
         if heads.get(&best.user).is_some_and(|head| head.number == best.number) {
             heads.remove(&best.user);
-            if let Some(next) = head_of(connection, &best.user)? {
+            if let Some(next) = head_of(connection, &asker, &best.user)? {
                 heads.insert(best.user, next);
             }
         } else {
@@ -76,6 +103,35 @@ pub(crate) fn lease(connection: &Connection, ask: &LeaseAsk) -> Result<Vec<Lease
         }
     }
     Ok(leases)
+}
+
+/// Notes that a node is there.
+fn seen(connection: &Connection, node: NodeId, now: i64) -> Result<(), StoreError> {
+    execute(
+        connection,
+        "INSERT INTO nodes (node, seen) VALUES (?1, ?2) \
+         ON CONFLICT (node) DO UPDATE SET seen = excluded.seen",
+        params![node.0.as_bytes(), now],
+    )
+    .map(drop)
+}
+
+/// When each user last had a turn, counted in turns.
+fn served(connection: &Connection) -> Result<HashMap<UserKey, i64>, StoreError> {
+    let rows = all(connection, "SELECT user, turn FROM served", [], |row| {
+        Ok((row.get(0).map_err(failed)?, row.get(1).map_err(failed)?))
+    })?;
+    Ok(rows.into_iter().collect())
+}
+
+fn serve(connection: &Connection, user: &UserKey, turn: i64) -> Result<(), StoreError> {
+    execute(
+        connection,
+        "INSERT INTO served (user, turn) VALUES (?1, ?2) \
+         ON CONFLICT (user) DO UPDATE SET turn = excluded.turn",
+        params![user, turn],
+    )?;
+    Ok(())
 }
 
 /// How many jobs of each user are worked on.
@@ -91,19 +147,23 @@ fn running(connection: &Connection, now: i64) -> Result<HashMap<UserKey, u32>, S
 }
 
 /// The first of each user's waiting jobs.
-fn heads(connection: &Connection) -> Result<HashMap<UserKey, Candidate>, StoreError> {
+fn heads(
+    connection: &Connection,
+    asker: &Asker<'_>,
+) -> Result<HashMap<UserKey, Candidate>, StoreError> {
     let mut statement = connection
-        .prepare_cached(
+        .prepare_cached(concat!(
             "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_waiting \
-             WHERE lease_until IS NULL AND turn IS NOT NULL AND user > ?1 \
-             ORDER BY user, turn DESC, priority DESC, id LIMIT 1",
-        )
+             WHERE lease_until IS NULL AND turn IS NOT NULL AND user > ?3",
+            free!(),
+            "ORDER BY user, turn DESC, priority DESC, id LIMIT 1",
+        ))
         .map_err(failed)?;
     let mut heads = HashMap::new();
     // Less than any id.
     let mut after: Vec<u8> = Vec::new();
     loop {
-        let mut rows = statement.query([&after]).map_err(failed)?;
+        let mut rows = statement.query(params![asker.node, asker.since, after]).map_err(failed)?;
         let Some(row) = rows.next().map_err(failed)? else { return Ok(heads) };
         let head = Candidate::read(row)?;
         after = head.user.to_vec();
@@ -112,25 +172,40 @@ fn heads(connection: &Connection) -> Result<HashMap<UserKey, Candidate>, StoreEr
 }
 
 /// The first of a user's waiting jobs.
-fn head_of(connection: &Connection, user: &UserKey) -> Result<Option<Candidate>, StoreError> {
+fn head_of(
+    connection: &Connection,
+    asker: &Asker<'_>,
+    user: &UserKey,
+) -> Result<Option<Candidate>, StoreError> {
     let found = all(
         connection,
-        "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_waiting \
-         WHERE lease_until IS NULL AND turn IS NOT NULL AND user = ?1 \
-         ORDER BY turn DESC, priority DESC, id LIMIT 1",
-        [user],
+        concat!(
+            "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_waiting \
+             WHERE lease_until IS NULL AND turn IS NOT NULL AND user = ?3",
+            free!(),
+            "ORDER BY turn DESC, priority DESC, id LIMIT 1",
+        ),
+        params![asker.node, asker.since, user],
         Candidate::read,
     )?;
     Ok(found.into_iter().next())
 }
 
-/// Jobs whose lease has run out without being given back.
-fn lapsed(connection: &Connection, now: i64) -> Result<Vec<Candidate>, StoreError> {
+/// Jobs whose lease has run out without being given back. It is its holder's all the
+/// same until somebody takes the job.
+fn lapsed(
+    connection: &Connection,
+    asker: &Asker<'_>,
+    now: i64,
+) -> Result<Vec<Candidate>, StoreError> {
     all(
         connection,
-        "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_leased \
-         WHERE lease_until <= ?1 AND turn IS NOT NULL",
-        [now],
+        concat!(
+            "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_leased \
+             WHERE lease_until <= ?3 AND turn IS NOT NULL",
+            free!(),
+        ),
+        params![asker.node, asker.since, now],
         Candidate::read,
     )
 }
@@ -170,7 +245,9 @@ pub(crate) fn renew(
     held: &[(JobId, u64)],
     span: Duration,
 ) -> Result<Vec<JobId>, StoreError> {
-    let until = clock::now().saturating_add(clock::millis(span));
+    let now = clock::now();
+    seen(connection, node, now)?;
+    let until = now.saturating_add(clock::millis(span));
     let mut lost = Vec::new();
     for (job, epoch) in held {
         let renewed = execute(
@@ -212,6 +289,7 @@ pub(crate) fn reclaim(
     node: NodeId,
     news: &mut Vec<Change>,
 ) -> Result<u64, StoreError> {
+    seen(connection, node, clock::now())?;
     let ended = execute(
         connection,
         "UPDATE jobs INDEXED BY jobs_leased SET lease_until = NULL \

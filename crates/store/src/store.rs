@@ -52,19 +52,25 @@ pub trait Store: Send + Sync {
 
     /// Leases jobs that nobody works on. Those somebody wants to stop go first,
     /// then those that were begun (a sandbox may wait for them), then greater priorities; users take turns, the one with the fewest
-    /// running jobs first (those leased before in the same call are such); among
-    /// equals, and of one user, the oldest goes first. The event that a job is taken
+    /// running jobs first (those leased before in the same call are such), then the one
+    /// who has waited longest for a turn; of one user the oldest goes first. The event that a job is taken
     /// up is appended by whoever got the lease.
     ///
     /// A job can be leased when no lease on it is in force, by the store's own
     /// clock, and: it is not over and does not rest; or it rests, and an order to
     /// cancel it is kept; or it is over, and an order to resume it is kept. Jobs
     /// under a lease in force count as the user's running ones.
+    ///
+    /// A job that was leased before is left to the node that had it last, whose files
+    /// it needs, as long as that one is there: another gets it only when that node has
+    /// not leased, renewed or reclaimed anything for the span of the ask, whatever else
+    /// holds. A lease that has run out is void only once the job is leased again.
     fn lease(&self, ask: LeaseAsk) -> Answer<'_, Vec<Lease>>;
 
     /// Makes these leases last this long from now; returns those that are no
     /// longer the node's. One that has run out is still the node's until it is
-    /// given back, reclaimed, or another's.
+    /// given back, reclaimed, or the job is leased again. Without any, it only says
+    /// that the node is there.
     fn renew(
         &self,
         node: NodeId,

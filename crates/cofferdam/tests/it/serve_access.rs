@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::agent::bash;
 use crate::eventually;
-use crate::served::{Ask, Served, bearer};
+use crate::served::{Ask, Served, bearer, read_until};
 
 #[test]
 fn nothing_but_what_is_public_is_answered_without_a_token() {
@@ -53,6 +53,10 @@ fn guesses_are_slowed_down_and_known_tokens_are_not() {
     });
     assert!(last.header("retry-after").unwrap().parse::<u32>().unwrap() > 0);
     served.ask("GET", "/api/v1/me").expect(200);
+    // Nor is a right one that is seen for the first time: others may share the address.
+    let fresh = bearer(&served.new_user("fresh"));
+    assert_eq!(guess().status, 429);
+    served.nobody("GET", "/api/v1/me").header("Authorization", &fresh).expect(200);
     served.stop();
 }
 
@@ -137,6 +141,33 @@ fn a_removed_token_or_user_works_no_more() {
     served.ask("POST", "/api/v1/users").json(&twice).expect(201);
     served.ask("POST", "/api/v1/users").json(&twice).refused(409, "API-007");
     served.ask("POST", "/api/v1/users").json(&json!({"name": "a b"})).refused(422, "API-012");
+    served.stop();
+}
+
+#[test]
+fn a_stream_ends_with_its_token() {
+    let served = Served::new([bash("touch here; sleep 600")]);
+    let token = served.new_user("short");
+    let ask = |method: &str, path: &str| served.nobody(method, path).header("X-API-Key", &token);
+    let made = ask("POST", "/api/v1/jobs").json(&json!({"task": "t"})).expect(202);
+    let job = made["id"].as_str().unwrap();
+    served.until_file(job, "here");
+    let events = format!("/api/v1/jobs/{job}/events");
+    let mut theirs = ask("GET", &events).header("Accept", "text/event-stream").open();
+    read_until(&mut theirs, b"event: created");
+    let mut other = served.ask("GET", &events).header("Accept", "text/event-stream").open();
+    read_until(&mut other, b"event: created");
+
+    let me = ask("GET", "/api/v1/me").expect(200);
+    let gone = format!("/api/v1/tokens/{}", me["token"].as_str().unwrap());
+    served.ask("DELETE", &gone).expect(204);
+    let mut rest = Vec::new();
+    theirs.read_to_end(&mut rest).unwrap();
+    assert!(rest.ends_with(b"0\r\n\r\n"), "{}", String::from_utf8_lossy(&rest));
+    assert_eq!(served.ask("GET", &format!("/api/v1/jobs/{job}")).expect(200)["status"], "running");
+    // The same job's other reader goes on.
+    served.ask("POST", &format!("/api/v1/jobs/{job}/cancel")).expect(202);
+    read_until(&mut other, b"event: ended");
     served.stop();
 }
 

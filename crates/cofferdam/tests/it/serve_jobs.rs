@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::agent::bash;
 use crate::eventually;
-use crate::served::{Served, bearer, events};
+use crate::served::{Served, bearer, events, read_until};
 
 /// A job that works until somebody makes the file `go`.
 const WAITS: &str = "touch here; while [ ! -e go ]; do sleep 0.05; done; echo went > went.txt";
@@ -115,6 +115,33 @@ fn a_job_hears_messages_rests_goes_on_and_stops() {
 }
 
 #[test]
+fn a_job_that_hears_nothing_is_not_told_without_bound() {
+    let served = Served::new([bash(WAITS)]);
+    let job = served.submit(&json!({"task": "wait"}));
+    let path = |name: &str| format!("/api/v1/jobs/{job}/{name}");
+    served.until_file(&job, "here");
+    served.ask("POST", &path("pause")).expect(202);
+    served.ask("POST", &path("exec")).json(&json!({"command": "touch go"})).expect(200);
+    eventually("a job that rests", || {
+        served.ask("GET", &format!("/api/v1/jobs/{job}")).expect(200)["paused"] == true
+    });
+    let say = || served.ask("POST", &path("messages")).json(&json!({"text": "hear"}));
+    for _ in 0..64 {
+        say().expect(202);
+    }
+    say().refused(429, "API-014");
+    assert!(say().send().header("retry-after").is_some());
+    // What ends the wait is taken all the same.
+    served.ask("POST", &path("resume")).json(&json!({"message": "on"})).expect(202);
+    served.until(&job, &["complete"]);
+    say().refused(409, "API-007");
+    let page = served.ask("GET", &path("events?limit=1000")).expect(200);
+    let said = page["events"].as_array().unwrap();
+    assert_eq!(said.iter().filter(|event| event["event"] == "user_said").count(), 65, "{page}");
+    served.stop();
+}
+
+#[test]
 fn a_job_begins_with_what_was_uploaded() {
     let served = Served::new([bash("cat greeting.txt greeting.txt > twice.txt")]);
     let mut archive = Vec::new();
@@ -171,6 +198,14 @@ fn a_repeated_submission_is_the_same_job() {
         .json(&json!({"task": "one"}))
         .expect(202);
     assert_ne!(theirs["id"], first["id"]);
+    // A key outlives its job, and says so.
+    let first = first["id"].as_str().unwrap();
+    served.until(first, &["complete"]);
+    served.ask("DELETE", &format!("/api/v1/jobs/{first}")).expect(204);
+    let told = submit("k-1", "one").refused(422, "API-013");
+    assert!(told["detail"].as_str().unwrap().contains("`k-1`"), "{told}");
+    let plain = served.ask("POST", "/schedule").header("Idempotency-Key", "k-1");
+    plain.json(&json!({"task": "one"})).refused(422, "API-013");
     served.stop();
 }
 
@@ -199,5 +234,36 @@ fn lists_have_pages_and_filters() {
     for bad in ["limit=0", "limit=1000", "status=done", "cursor=x", "user=me", "sort=up"] {
         served.ask("GET", &format!("/api/v1/jobs?{bad}")).refused(400, "API-001");
     }
+    served.stop();
+}
+
+#[test]
+fn projects_are_packed_a_few_at_once() {
+    // More than the buffers of a connection hold, and not to be compressed.
+    let served = Served::new([bash("head -c 33554432 /dev/urandom > noise")]);
+    let job = served.submit(&json!({"task": "noise"}));
+    served.until(&job, &["complete"]);
+    let tar = || served.ask("GET", &format!("/api/v1/jobs/{job}/output.tar.zst"));
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        let mut stream = tar().open();
+        let head = read_until(&mut stream, b"\r\n\r\n");
+        assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+        held.push(stream);
+    }
+    tar().refused(503, "API-016");
+    assert!(tar().send().header("retry-after").is_some());
+    served.ask("GET", &format!("/api/v1/jobs/{job}/output.patch")).refused(503, "API-016");
+    // What was kept needs no sandbox.
+    let zip = format!("/api/v1/jobs/{job}/output.zip");
+    assert!(served.ask("GET", &zip).send().body.len() > 32 << 20);
+    drop(held);
+    eventually("a place for another", || tar().send().status == 200);
+
+    // Kept by another server, or lost: no failure of this one.
+    std::fs::remove_dir_all(served.home().path().join("blobs")).unwrap();
+    let told = served.ask("GET", &zip).refused(409, "API-007");
+    assert!(told["remedy"].as_str().unwrap().contains("--artifacts"), "{told}");
+    served.ask("GET", &format!("/api/v1/jobs/{job}/audit")).refused(409, "API-007");
     served.stop();
 }

@@ -1,6 +1,6 @@
 //! A running job's sandbox over HTTP: files, commands, a terminal.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
@@ -200,6 +200,42 @@ fn a_terminal_ends_for_whoever_floods_it_or_goes() {
 
     drop(open());
     eventually("no terminal after its client went", || terminals(&served) == "0");
+    end(served, &job);
+}
+
+#[test]
+fn a_file_that_is_cut_is_not_taken_for_a_whole_one() {
+    let (served, job) = working();
+    let exec = served.ask("POST", &format!("/api/v1/jobs/{job}/exec"));
+    let ran = exec.json(&json!({"command": "head -c 67108864 /dev/zero > big"})).expect(200);
+    assert_eq!(ran["outcome"]["exit_code"], 0, "{ran}");
+    let mut slow = served.ask("GET", &format!("/api/v1/jobs/{job}/files/content?path=big")).open();
+    let head = read_until(&mut slow, b"\r\n\r\n");
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    // The job ends while the reader reads nothing and all buffers are full.
+    served.ask("POST", &format!("/api/v1/jobs/{job}/cancel")).expect(202);
+    served.until(&job, &["cancelled"]);
+    let mut rest = Vec::new();
+    // A connection that is reset is cut too.
+    drop(slow.read_to_end(&mut rest));
+    assert!(rest.len() < 64 << 20, "{}", rest.len());
+    assert!(!rest.ends_with(b"\r\n0\r\n\r\n"), "a part of it looks like all of it");
+    served.stop();
+}
+
+#[test]
+fn a_terminal_ends_with_its_token() {
+    let (served, job) = working();
+    let user = served.ask("GET", "/api/v1/me").expect(200)["user"]["id"].clone();
+    let made = format!("/api/v1/users/{}/tokens", user.as_str().unwrap());
+    let made = served.ask("POST", &made).expect(201);
+    let bearer = format!("Bearer {}", made["secret"].as_str().unwrap());
+    let (_, mut stream) = terminal(&served, &job, &[("Authorization", &bearer)]);
+    eventually("a terminal", || terminals(&served) == "1");
+    let gone = format!("/api/v1/tokens/{}", made["token"]["id"].as_str().unwrap());
+    served.ask("DELETE", &gone).expect(204);
+    read_until(&mut stream, b"the token is valid no more");
+    eventually("no terminal", || terminals(&served) == "0");
     end(served, &job);
 }
 

@@ -278,3 +278,62 @@ fn a_job_that_is_resumed_before_it_has_come_to_rest_goes_on_at_once() {
     assert_eq!(log.matches("\"event\":\"taken_up\"").count(), 1, "{log}");
     assert_eq!(served.job(&id)["status"], "complete");
 }
+
+#[test]
+fn what_was_said_to_a_job_at_rest_is_heard_when_it_goes_on() {
+    let served = Served::new([bash("until [ -e go ]; do sleep 0.01; done; rm go")]);
+    let id = served.submit(&["wait"]);
+    served.until(&id, "tool_started");
+    served.ask(&["pause", &id]).expect_code(0);
+    served.until(&id, "paused");
+    served.ask(&["say", &id, "the first words"]).expect_code(0);
+    served.ask(&["resume", &id, "the second words"]).expect_code(0);
+    served.ask(&["cancel", &id]).expect_code(0);
+    served.until(&id, "ended");
+    let log = served.ask(&["logs", "--json", &id]).text();
+    assert!(log.contains("the first words") && log.contains("the second words"), "{log}");
+}
+
+#[test]
+fn a_server_leaves_alone_what_others_keep_in_its_home() {
+    let mut served = Served::new([]);
+    served.kill();
+    let home = served.agent.home.path().to_owned();
+    let outputs = home.join("jobs/01890a5d-ac96-774b-bcce-b302099a8057/outputs");
+    std::fs::create_dir_all(&outputs).unwrap();
+    std::fs::write(outputs.join("1"), "of a job of `run`").unwrap();
+    served.restart();
+    let id = served.submit(&["nothing"]);
+    served.until(&id, "ended");
+    assert!(outputs.join("1").exists());
+}
+
+#[test]
+fn jobs_of_a_server_cannot_read_its_files_by_a_replay() {
+    let served = Served::new([]);
+    let ran = served.ask(&["submit", "--model", "replay//etc/passwd", "read it"]);
+    ran.expect_error(1, &["not for jobs of a server"]);
+}
+
+#[test]
+fn the_trail_of_a_job_holds_what_it_did_before_it_was_resumed() {
+    let served = Served::new([
+        bash("touch before.txt"),
+        cofferdam_testkit::Turn::text("done"),
+        bash("touch after.txt"),
+    ]);
+    let id = served.submit(&["go"]);
+    served.until(&id, "ended");
+    served.ask(&["resume", &id, "and more"]).expect_code(0);
+    eventually("a second end", || {
+        served.ask(&["logs", "--json", &id]).text().matches("\"event\":\"ended\"").count() == 2
+    });
+    let token = served.token();
+    let url = format!("{}/api/v1/jobs/{id}/audit", served.url);
+    let got = std::process::Command::new("curl")
+        .args(["-sf", "-H", &format!("Authorization: Bearer {token}"), &url])
+        .output()
+        .unwrap();
+    let trail = String::from_utf8(got.stdout).unwrap();
+    assert!(trail.contains("before.txt") && trail.contains("after.txt"), "{trail}");
+}

@@ -36,15 +36,26 @@ def follows(case, location):
     return info is None or info.mode.is_positive
 
 
+# What has been done at least once; until then it is asked where it can be.
+DONE = set()
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code < 300:
+        DONE.add(name(case))
+
+
 def job(operation, drawn):
     """Which job is asked for, where one was drawn."""
-    # By what was drawn: the same seed asks the same.
+    # By what was drawn, so that some go elsewhere.
     part = zlib.crc32(drawn.encode("utf-8", "replace")) % 4
+    led = part < 2 or operation not in DONE
     if operation == "deleteJob":
         return NOWHERE if drawn in (RUNNING, COMPLETE, SPARE) else drawn
-    if operation in STEERING:
-        return SPARE if part < 2 or drawn == RUNNING else drawn
-    if operation in ("exec", "sendMessage") or part < 2:
+    if operation in ("cancelJob", "resumeJob"):
+        return SPARE if led or drawn == RUNNING else drawn
+    if led:
         return RUNNING
     return COMPLETE if part == 2 else drawn
 
@@ -61,32 +72,49 @@ def archive():
 @schemathesis.hook
 def before_call(context, case, kwargs):
     operation = name(case)
-    if follows(case, ParameterLocation.PATH) and "id" in (case.path_parameters or {}):
+    ids = case.path_parameters or {}
+    if case.meta and case.meta.phase.name == "stateful":
+        # What became of something is asked of the same thing; but two jobs stay.
+        ends = operation in STEERING or operation == "deleteJob"
+        if ends and ids.get("id") in (RUNNING, COMPLETE):
+            ids["id"] = NOWHERE
+    else:
+        lead_somewhere(case, operation, ids)
+    if operation in ("createJob", "schedule", "submit") and follows_all(case):
+        # What nobody can guess is left to the examples.
+        if isinstance(case.body, dict):
+            for field in ("coder", "upload", "sandbox", "require", "network"):
+                case.body.pop(field, None)
+            case.body["model"] = "demo"
+
+
+def follows_all(case):
+    return bool(case.meta and case.meta.generation.mode.is_positive)
+
+
+def lead_somewhere(case, operation, ids):
+    if follows(case, ParameterLocation.PATH) and "id" in ids:
         if case.path.startswith(JOBS):
-            case.path_parameters["id"] = job(operation, str(case.path_parameters["id"]))
+            ids["id"] = job(operation, str(ids["id"]))
         elif operation == "deleteToken":
-            case.path_parameters["id"] = TOKEN
-    if not (case.meta and case.meta.generation.mode.is_positive):
+            ids["id"] = TOKEN
+    if not follows_all(case):
+        return
+    led = operation not in DONE or zlib.crc32(repr((case.query, case.body)).encode()) % 2
+    if not led:
         return
     # The job has left these files for this.
-    if operation == "readFile" and len(case.query["path"]) % 2:
+    if operation == "readFile":
         case.query["path"] = "here"
-    if operation == "deleteFile" and len(case.query["path"]) % 2:
+    if operation == "deleteFile":
         case.query["path"] = "gone"
-    if operation == "upload" and zlib.crc32(str(case.body).encode("utf-8", "replace")) % 2:
-        case.body = archive()
-    if not isinstance(case.body, dict):
-        return
-    if operation == "moveFile" and len(case.body["to"]) % 2:
+    if operation == "moveFile":
         case.body.update({"from": "moving", "to": "moved"})
+    if operation == "upload":
+        case.body = archive()
     if operation == "exec" and "command" in case.body:
         case.body.pop("argv", None)
         case.body["timeout"] = "1s"
-    if operation in ("createJob", "schedule", "submit"):
-        # What nobody can guess is left to the examples.
-        for field in ("coder", "upload", "sandbox", "require", "network"):
-            case.body.pop(field, None)
-        case.body["model"] = "demo"
 
 
 @schemathesis.check

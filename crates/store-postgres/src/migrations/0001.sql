@@ -73,6 +73,13 @@ CREATE INDEX jobs_of_node ON jobs (node) WHERE leased_until IS NOT NULL;
 CREATE INDEX jobs_waiting ON jobs (user_id, turn DESC, priority DESC, id)
     WHERE turn IS NOT NULL AND leased_until IS NULL;
 
+-- When each server last leased or renewed anything. What it has begun is left to it
+-- as long as it is there: the files of a job are on its server.
+CREATE TABLE nodes (
+    node uuid PRIMARY KEY,
+    seen timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
 -- How many jobs there are of each kind, so that nobody has to count them: of each
 -- user, and of all under the user 0. In shards, by connection, so that those who
 -- change it at once seldom wait for each other; a shard alone may be negative.

@@ -30,9 +30,10 @@ async fn whoever_lost_its_lease_appends_nothing() {
     one.append(noted(&old, 2, "mine")).await.unwrap();
     let node = NodeId::generate();
     let new = until("the lease has run out", || async {
-        other.lease(ask(node, 1, HOUR)).await.unwrap().pop()
+        other.lease(ask(node, 1, Duration::from_millis(1))).await.unwrap().pop()
     })
     .await;
+    assert_eq!(other.renew(node, vec![(job, new.job.epoch)], HOUR).await.unwrap(), []);
     assert_eq!(new.job.epoch, old.job.epoch + 1);
     assert_eq!(new.before, old.job.node);
     let refused = one.append(noted(&old, 3, "too late")).await;
@@ -78,6 +79,7 @@ async fn a_call_that_was_refused_keeps_nobody_from_the_job() {
     let other = PostgresStore::open(&url).await.unwrap();
     let user = UserId::generate();
     let job = submit(&one, user).await;
+    let node = NodeId::generate();
     let tight = QueueBounds { all: 0, per_user: 0 };
     for round in 0..100 {
         match round % 4 {
@@ -99,7 +101,7 @@ async fn a_call_that_was_refused_keeps_nobody_from_the_job() {
             }
         }
         // Only what nobody holds a lock on is leased.
-        let leases = other.lease(ask(NodeId::generate(), 1, HOUR)).await.unwrap();
+        let leases = other.lease(ask(node, 1, HOUR)).await.unwrap();
         assert_eq!(leases.len(), 1, "round {round}");
         other.release(job, leases[0].job.epoch).await.unwrap();
     }
@@ -189,8 +191,9 @@ async fn whoever_takes_over_tells_what_the_dead_could_not() {
     let mut watch = watcher.watch();
     drop(one);
     let other = PostgresStore::open(&url).await.unwrap();
-    other.reclaim(old.job.node.unwrap()).await.unwrap();
-    lease(&other, NodeId::generate(), HOUR).await;
+    let node = old.job.node.unwrap();
+    other.reclaim(node).await.unwrap();
+    lease(&other, node, HOUR).await;
     told(&mut watch, Change::Events { job, last: 2 }).await;
 }
 

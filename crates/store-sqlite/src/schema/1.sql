@@ -72,6 +72,20 @@ CREATE INDEX jobs_waiting ON jobs (user, turn DESC, priority DESC, id)
     WHERE lease_until IS NULL AND turn IS NOT NULL;
 CREATE INDEX jobs_leased ON jobs (lease_until, user) WHERE lease_until IS NOT NULL;
 
+-- When each server last leased or renewed anything. What it has begun is left to it
+-- as long as it is there: the files of a job are on its server.
+CREATE TABLE nodes (
+    node BLOB NOT NULL PRIMARY KEY,
+    seen INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- When each user last had a turn, counted in turns: users who wait take turns also when
+-- none of their jobs runs.
+CREATE TABLE served (
+    user BLOB PRIMARY KEY,
+    turn INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- How many jobs there are in each state: of each user, and of all under an empty
 -- id. Counting them anew would take longer the more are over.
 CREATE TABLE tallies (

@@ -23,10 +23,18 @@ async fn the_questions_of_the_queue_never_sort_and_never_read_a_whole_table() {
     let questions = [
         "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_waiting \
          WHERE lease_until IS NULL AND turn IS NOT NULL AND user > x'' \
+         AND (node IS NULL OR node = x'02' OR NOT EXISTS (SELECT 1 FROM nodes \
+         WHERE nodes.node = jobs.node AND seen > 5)) \
          ORDER BY user, turn DESC, priority DESC, id LIMIT 1",
         "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_waiting \
          WHERE lease_until IS NULL AND turn IS NOT NULL AND user = x'01' \
+         AND (node IS NULL OR node = x'02' OR NOT EXISTS (SELECT 1 FROM nodes \
+         WHERE nodes.node = jobs.node AND seen > 5)) \
          ORDER BY turn DESC, priority DESC, id LIMIT 1",
+        "SELECT number, user, turn, priority, id FROM jobs INDEXED BY jobs_leased \
+         WHERE lease_until <= 5 AND turn IS NOT NULL \
+         AND (node IS NULL OR node = x'02' OR NOT EXISTS (SELECT 1 FROM nodes \
+         WHERE nodes.node = jobs.node AND seen > 5))",
         "SELECT number FROM jobs INDEXED BY jobs_of_user \
          WHERE id < x'ff' AND status = 'pending' AND user = x'01' ORDER BY id DESC LIMIT 5",
         "SELECT number FROM jobs INDEXED BY jobs_by_status \

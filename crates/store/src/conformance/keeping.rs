@@ -62,9 +62,9 @@ async fn strange(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn late(lab: &Lab) -> Result<(), Failure> {
-    let first = lab.running(NodeId::generate()).await?.job;
+    let first = lab.running(lab.node).await?.job;
     lab.store.release(first.id, first.epoch).await?;
-    let second = lab.take(NodeId::generate(), first.id).await?.job;
+    let second = lab.take(lab.node, first.id).await?.job;
     let wanted = artifact(first.id, "output.zip", "second")?;
     lab.store.keep_artifact(wanted.clone(), second.epoch).await?;
     let outcome =

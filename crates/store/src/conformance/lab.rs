@@ -1,6 +1,7 @@
 //! Where cases are tried: a store of their own, and short ways to do what most
 //! cases do.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use crate::ids::{NodeId, OrderId, UserId};
 use crate::job::{JobRow, Line, NewJob, QueueBounds, Submitted};
 use crate::lease::{Append, Lease, LeaseAsk};
 use crate::order::{Order, Ordered};
+use crate::query::JobQuery;
 use crate::store::Store;
 
 /// How long a condition may take to come true.
@@ -96,11 +98,13 @@ pub(super) use fails;
 /// What a case works with.
 pub struct Lab {
     pub(super) store: Arc<dyn Store>,
+    /// The server of most cases: what it has begun is left to it.
+    pub(super) node: NodeId,
 }
 
 impl Lab {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, node: NodeId::generate() }
     }
 
     /// Keeps a job, which must be new.
@@ -152,10 +156,16 @@ impl Lab {
         leases.pop().ok_or_else(|| Failure("nothing could be leased".to_owned()))
     }
 
-    /// Sees that there is nothing to lease.
+    /// Sees that there is nothing to lease: for those who have held a job, nor for
+    /// anybody else.
     pub(super) async fn nothing_to_lease(&self, why: &str) -> Result<(), Failure> {
-        let leases = self.lease(NodeId::generate(), 10).await?;
-        check!(leases.is_empty(), "{why}, yet it was leased: {leases:?}");
+        let query = JobQuery { user: None, statuses: vec![], before: None, limit: 1000 };
+        let nodes: HashSet<NodeId> =
+            self.store.jobs(query).await?.into_iter().filter_map(|job| job.node).collect();
+        for node in nodes.into_iter().chain([NodeId::generate()]) {
+            let leases = self.lease(node, 10).await?;
+            check!(leases.is_empty(), "{why}, yet it was leased: {leases:?}");
+        }
         Ok(())
     }
 
@@ -175,7 +185,7 @@ impl Lab {
 
     /// A job that is over, and whose lease was given back.
     pub(super) async fn over(&self, ending: Ending) -> Result<JobId, Failure> {
-        let lease = self.running(NodeId::generate()).await?;
+        let lease = self.running(self.node).await?;
         self.append(&lease, vec![ended(ending)]).await?;
         self.store.release(lease.job.id, lease.job.epoch).await?;
         Ok(lease.job.id)

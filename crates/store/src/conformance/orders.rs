@@ -162,7 +162,7 @@ async fn raced(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn survives(lab: &Lab) -> Result<(), Failure> {
-    let old = lab.running(NodeId::generate()).await?;
+    let old = lab.running(lab.node).await?;
     let job = old.job.id;
     let budget = Budget { turns: 5, tokens: None, cost: None, time: None };
     lab.append(&old, vec![ended(complete())]).await?;
@@ -170,7 +170,7 @@ async fn survives(lab: &Lab) -> Result<(), Failure> {
     lab.kept(job, wish.clone()).await?;
     lab.kept(job, say("and quickly")).await?;
     lab.store.release(job, old.job.epoch).await?;
-    let new = lab.take(NodeId::generate(), job).await?;
+    let new = lab.take(lab.node, job).await?;
     same!(lab.unheard(job).await?, vec![wish, say("and quickly")], "the orders");
     for (id, _) in lab.store.orders(job).await? {
         lab.hear(&new, vec![noted("heard")], id).await?;

@@ -15,11 +15,13 @@ super::promises! {
     priorities: "greater priorities go first";
     turns: "users take turns, however many jobs one has";
     fewest: "the user with the fewest running jobs goes first";
+    turns_one_by_one: "users take turns also when one job runs at a time";
     turns_over_calls: "users take turns over many calls as over one";
     bounded: "not more of a user's jobs are leased than may run at once";
     bounded_race: "nor by many servers that ask at once";
     cancelled_first: "a job that somebody wants to stop goes before all others";
     begun: "a job that was begun goes before those that were not";
+    left: "a job that is left to its server holds up no other of its user";
     passing: "a user who may have no more does not hold up others";
 }
 
@@ -77,6 +79,26 @@ async fn fewest(lab: &Lab) -> Result<(), Failure> {
     let leases = lab.lease(NodeId::generate(), 4).await?;
     let wanted = vec![idle, idle, idle, busy];
     same!(users(&leases), wanted, "whose turn it was");
+    Ok(())
+}
+
+async fn turns_one_by_one(lab: &Lab) -> Result<(), Failure> {
+    let all = [UserId::generate(), UserId::generate(), UserId::generate()];
+    for user in all {
+        submit_many(lab, user, 3).await?;
+    }
+    let node = NodeId::generate();
+    let mut served = Vec::new();
+    for _ in 0..9 {
+        let [lease] = &lab.lease(node, 1).await?[..] else {
+            return Err(Failure("nothing to lease".to_owned()));
+        };
+        served.push(lease.job.user);
+        lab.append(lease, vec![taken_up(), ended(complete())]).await?;
+        lab.store.release(lease.job.id, lease.job.epoch).await?;
+    }
+    let rounds = [all, all, all].concat();
+    same!(served, rounds, "who was served");
     Ok(())
 }
 
@@ -140,11 +162,27 @@ async fn cancelled_first(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn begun(lab: &Lab) -> Result<(), Failure> {
-    let running = lab.running(NodeId::generate()).await?;
+    let running = lab.running(lab.node).await?;
     lab.store.release(running.job.id, running.job.epoch).await?;
     lab.keep(NewJob { priority: 100, ..draft(UserId::generate()) }).await?;
-    let leases = lab.lease(NodeId::generate(), 1).await?;
+    let leases = lab.lease(lab.node, 1).await?;
     same!(ids(&leases), vec![running.job.id], "the first");
+    Ok(())
+}
+
+async fn left(lab: &Lab) -> Result<(), Failure> {
+    let user = UserId::generate();
+    let begun = lab.submit(user).await?;
+    let lease = lab.take(lab.node, begun).await?;
+    lab.append(&lease, vec![taken_up()]).await?;
+    lab.store.release(begun, lease.job.epoch).await?;
+    let next = submit_many(lab, user, 2).await?;
+    let strange = LeaseAsk { per_user: 1, ..ask(NodeId::generate(), 1) };
+    let leases = lab.store.lease(strange).await?;
+    same!(ids(&leases).first(), next.first(), "what another server gets");
+    let leases = lab.lease(lab.node, 10).await?;
+    let wanted = [vec![begun], next.into_iter().skip(1).collect()].concat();
+    same!(ids(&leases), wanted, "what its own server gets");
     Ok(())
 }
 

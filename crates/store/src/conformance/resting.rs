@@ -6,7 +6,7 @@ use super::lab::{
     Failure, Lab, cancel, cancelled, check, complete, ended, failed, noted, resume, resume_with,
     same, say, taken_up,
 };
-use crate::ids::{NodeId, UserId};
+use crate::ids::UserId;
 use crate::job::Status;
 use crate::order::{Order, Ordered};
 
@@ -38,12 +38,12 @@ async fn unheld(lab: &Lab) -> Result<(), Failure> {
     lab.nothing_to_lease("it rests").await?;
     same!(lab.store.order(job, resume()).await?, Ordered::Done, "the resume");
     same!(lab.row(job).await?, before, "the row");
-    lab.take(NodeId::generate(), job).await?;
+    lab.take(lab.node, job).await?;
     Ok(())
 }
 
 async fn held(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     let pause = lab.kept(job, Order::Pause).await?;
     check!(!lab.row(job).await?.paused, "it rests before it has heard");
@@ -54,14 +54,14 @@ async fn held(lab: &Lab) -> Result<(), Failure> {
     same!(lab.store.order(job, resume()).await?, Ordered::Done, "the resume");
     let row = lab.row(job).await?;
     same!((row.status, row.paused), (Status::Pending, false), "the row");
-    let lease = lab.take(NodeId::generate(), job).await?;
+    let lease = lab.take(lab.node, job).await?;
     lab.append(&lease, vec![taken_up()]).await?;
     same!(lab.row(job).await?.status, Status::Running, "the status");
     Ok(())
 }
 
 async fn unpaused(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.kept(job, say("before")).await?;
     lab.kept(job, Order::Pause).await?;
@@ -74,7 +74,7 @@ async fn unpaused(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn unpaused_with_words(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.kept(job, Order::Pause).await?;
     let id = lab.kept(job, resume_with("go on")).await?;
@@ -99,20 +99,20 @@ async fn told(lab: &Lab) -> Result<(), Failure> {
     lab.kept(job, say("hello")).await?;
     lab.nothing_to_lease("it rests").await?;
     lab.kept(job, resume_with("go on")).await?;
-    lab.take(NodeId::generate(), job).await?;
+    lab.take(lab.node, job).await?;
     same!(lab.unheard(job).await?, vec![say("hello"), resume_with("go on")], "the orders");
     Ok(())
 }
 
 async fn cancelled_resting(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.append(&lease, vec![Event::Paused]).await?;
     lab.store.release(job, lease.job.epoch).await?;
     let order = lab.kept(job, cancel()).await?;
     let row = lab.row(job).await?;
     same!((row.status, row.paused), (Status::Pending, false), "the row");
-    let lease = lab.take(NodeId::generate(), job).await?;
+    let lease = lab.take(lab.node, job).await?;
     lab.hear(&lease, vec![taken_up(), ended(cancelled())], order).await?;
     same!(lab.row(job).await?.status, Status::Cancelled, "the status");
     same!(lab.unheard(job).await?, vec![], "the orders");
@@ -123,15 +123,15 @@ async fn cancelled_then_paused(lab: &Lab) -> Result<(), Failure> {
     let job = lab.submit(UserId::generate()).await?;
     lab.kept(job, cancel()).await?;
     lab.store.order(job, Order::Pause).await?;
-    lab.take(NodeId::generate(), job).await?;
-    let lease = lab.running(NodeId::generate()).await?;
+    lab.take(lab.node, job).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     let pause = lab.kept(job, Order::Pause).await?;
     lab.kept(job, cancel()).await?;
     lab.hear(&lease, vec![Event::Paused], pause).await?;
     // The process dies here, before it has heard the rest.
     lab.store.release(job, lease.job.epoch).await?;
-    let lease = lab.take(NodeId::generate(), job).await?;
+    let lease = lab.take(lab.node, job).await?;
     for (id, _) in lab.store.orders(job).await? {
         lab.hear(&lease, vec![taken_up(), ended(cancelled())], id).await?;
     }
@@ -149,7 +149,7 @@ async fn woken(lab: &Lab) -> Result<(), Failure> {
         same!((row.ended, &row.ending), (None, &None), "its ending");
         same!((row.spent, row.last_seq), (before.spent, before.last_seq), "what it has used");
         same!(lab.events(job).await?.len() as u64, row.last_seq, "events");
-        let lease = lab.take(NodeId::generate(), job).await?;
+        let lease = lab.take(lab.node, job).await?;
         same!(lease.before, before.node, "who held it before");
         lab.append(&lease, vec![taken_up(), ended(complete())]).await?;
         same!(lab.row(job).await?.status, Status::Complete, "the status");
@@ -159,13 +159,13 @@ async fn woken(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn woken_while_held(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.append(&lease, vec![ended(complete())]).await?;
     same!(lab.store.order(job, resume()).await?, Ordered::Done, "the resume");
     lab.nothing_to_lease("its lease is in force").await?;
     lab.store.release(job, lease.job.epoch).await?;
-    lab.take(NodeId::generate(), job).await?;
+    lab.take(lab.node, job).await?;
     Ok(())
 }
 
@@ -173,7 +173,7 @@ async fn woken_with_words(lab: &Lab) -> Result<(), Failure> {
     let job = lab.over(complete()).await?;
     let order = lab.kept(job, resume_with("and a README")).await?;
     same!(lab.row(job).await?.status, Status::Pending, "the status");
-    let lease = lab.take(NodeId::generate(), job).await?;
+    let lease = lab.take(lab.node, job).await?;
     same!(lab.unheard(job).await?, vec![resume_with("and a README")], "the orders");
     lab.hear(&lease, vec![taken_up(), noted("heard"), ended(complete())], order).await?;
     lab.store.release(job, lease.job.epoch).await?;
@@ -181,21 +181,21 @@ async fn woken_with_words(lab: &Lab) -> Result<(), Failure> {
 }
 
 async fn too_late(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.kept(job, Order::Pause).await?;
     let order = lab.kept(job, resume_with("go on")).await?;
     lab.append(&lease, vec![ended(complete())]).await?;
     lab.nothing_to_lease("its lease is in force").await?;
     lab.store.release(job, lease.job.epoch).await?;
-    let lease = lab.take(NodeId::generate(), job).await?;
+    let lease = lab.take(lab.node, job).await?;
     lab.hear(&lease, vec![taken_up(), ended(complete())], order).await?;
     lab.store.release(job, lease.job.epoch).await?;
     lab.nothing_to_lease("it is over and has heard all").await
 }
 
 async fn stale_cancel(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.kept(job, say("before")).await?;
     lab.kept(job, cancel()).await?;
@@ -204,18 +204,18 @@ async fn stale_cancel(lab: &Lab) -> Result<(), Failure> {
     lab.nothing_to_lease("it is over").await?;
     same!(lab.store.order(job, resume()).await?, Ordered::Done, "the resume");
     same!(lab.unheard(job).await?, vec![say("before")], "the orders");
-    lab.take(NodeId::generate(), job).await?;
+    lab.take(lab.node, job).await?;
     Ok(())
 }
 
 async fn stale_pause(lab: &Lab) -> Result<(), Failure> {
-    let lease = lab.running(NodeId::generate()).await?;
+    let lease = lab.running(lab.node).await?;
     let job = lease.job.id;
     lab.kept(job, Order::Pause).await?;
     lab.append(&lease, vec![ended(complete())]).await?;
     lab.store.release(job, lease.job.epoch).await?;
     same!(lab.store.order(job, resume()).await?, Ordered::Done, "the resume");
     same!(lab.unheard(job).await?, vec![], "the orders");
-    lab.take(NodeId::generate(), job).await?;
+    lab.take(lab.node, job).await?;
     Ok(())
 }

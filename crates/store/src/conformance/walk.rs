@@ -52,12 +52,13 @@ struct Account {
 }
 
 impl Account {
-    fn waits(&self) -> bool {
+    fn waits_for(&self, node: NodeId) -> bool {
         let kept = |wanted: fn(&Order) -> bool| self.orders.values().any(wanted);
         let resumed = kept(|order| matches!(order, Order::Resume { .. }));
         let stopping = kept(|order| matches!(order, Order::Cancel { .. }));
         let awake = if self.row.status.is_over() { resumed } else { !self.row.paused || stopping };
-        !self.held && awake
+        // All servers were seen within the hour.
+        !self.held && awake && self.row.node.is_none_or(|own| own == node)
     }
 
     fn obey(&mut self, order: &Order, answer: &Ordered) -> Result<(), Failure> {
@@ -90,8 +91,8 @@ impl Account {
     }
 }
 
-#[derive(Default)]
 struct World {
+    nodes: [NodeId; 2],
     jobs: BTreeMap<JobId, Account>,
     steps: Vec<String>,
 }
@@ -132,10 +133,11 @@ impl World {
 
     async fn lease(&mut self, lab: &Lab, dice: &mut Dice) -> Result<(), Failure> {
         let most = u32::try_from(dice.roll(4)).unwrap_or(1);
-        let wish = LeaseAsk { per_user: PER_USER, ..ask(NodeId::generate(), most) };
-        self.steps.push(format!("lease {most}"));
+        let node = dice.pick(&self.nodes).unwrap_or(lab.node);
+        let wish = LeaseAsk { per_user: PER_USER, ..ask(node, most) };
+        self.steps.push(format!("lease {most} for {node:?}"));
         let mut room: HashMap<UserId, usize> = HashMap::new();
-        for job in self.jobs.values().filter(|job| job.waits()) {
+        for job in self.jobs.values().filter(|job| job.waits_for(node)) {
             *room.entry(job.row.user).or_default() += 1;
         }
         let room: usize = room
@@ -148,7 +150,7 @@ impl World {
         same!(leases.len(), room.min(most as usize), "how many were leased");
         for lease in leases {
             let account = self.job(lease.job.id)?;
-            check!(account.waits(), "{} was leased: {:?}", lease.job.id, account.row);
+            check!(account.waits_for(node), "{} was leased: {:?}", lease.job.id, account.row);
             check!(lease.job.epoch > account.row.epoch, "the epoch has not grown");
             same!(lease.before, account.row.node, "who held it before");
             account.row.epoch = lease.job.epoch;
@@ -242,7 +244,8 @@ impl World {
 async fn walk(lab: &Lab) -> Result<(), Failure> {
     let users: Vec<UserId> = (0..3).map(|_| UserId::generate()).collect();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    let mut world = World::default();
+    let nodes = [NodeId::generate(), NodeId::generate()];
+    let mut world = World { nodes, jobs: BTreeMap::new(), steps: Vec::new() };
     for step in 0..STEPS {
         let mut outcome = world.step(lab, &mut dice, &users).await;
         if outcome.is_ok() && (step % 20 == 0 || step + 1 == STEPS) {

@@ -211,10 +211,15 @@ pub(super) fn delivered(api: &Api, job: &str) -> Result<String, Violation> {
     let list = answer.json()?;
     let rows = list.get("artifacts").and_then(|rows| rows.as_array()).cloned().unwrap_or_default();
     let row = |name: &str| {
-        let row = rows.iter().find(|row| row.get("name").is_some_and(|found| found == name));
+        let named = |row: &&serde_json::Value| {
+            row.get("name")
+                .and_then(|found| found.as_str())
+                .is_some_and(|found| found.starts_with(name))
+        };
+        let row = rows.iter().find(named);
         row.cloned().ok_or_else(|| Violation(format!("there is no {name}: {}", answer.text())))
     };
-    row("audit.jsonl")?;
+    row("audit-")?;
     let row = row("output.zip")?;
     let zip = api.get(&format!("/jobs/{job}/output.zip"))?;
     ensure(zip.status == 200, || format!("output.zip: {}", zip.text()))?;
