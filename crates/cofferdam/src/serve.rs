@@ -98,7 +98,11 @@ impl Servers {
             keep_token(&data.join("token"), token);
         }
         let scheme = if arguments.tls_cert.is_some() { "https" } else { "http" };
-        say(&format!("listening on {scheme}://{}", server.local_addr()));
+        let address = format!("{scheme}://{}", server.local_addr());
+        if let Err(error) = std::fs::write(data.join("address"), format!("{address}\n")) {
+            tracing::warn!(%error, "the command line will not find this server's token");
+        }
+        say(&format!("listening on {address}"));
         // Whoever asks while the jobs are being left is told so, not shut out.
         let leaving = Arc::clone(&fleet);
         let grace = arguments.grace;

@@ -84,7 +84,9 @@ async fn output(app: &App, caller: &Caller, id: &str, format: Format) -> Result<
                 }
                 break response;
             }
-            Output::Made(mut bytes) => {
+            Output::Made(bytes) => {
+                // A patch of nothing has ended already when its first piece is asked for.
+                let mut bytes = bytes.fuse();
                 let told = |piece: Result<_, String>| {
                     piece.inspect_err(|error| tracing::warn!(error, "a project was not packed"))
                 };

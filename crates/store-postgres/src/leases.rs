@@ -7,7 +7,7 @@ use cofferdam_types::JobId;
 use deadpool_postgres::Transaction;
 use uuid::Uuid;
 
-use crate::database::{Connection, Value, begin, commit, row, rows, unchanged, write};
+use crate::database::{Connection, Value, begin, commit, execute, row, rows, unchanged, write};
 use crate::failure::{Attempt, Failure};
 use crate::rows::{JOB, job_id, job_row, key, micros, number};
 
@@ -66,12 +66,14 @@ pub(crate) async fn lease(
     }
     leases.sort_by_key(|(place, _)| *place);
     *given = leases.into_iter().map(|(_, lease)| lease).collect();
+    serve(&transaction, given).await?;
     commit(transaction).await?;
     Ok(std::mem::take(given))
 }
 
 /// The jobs whose turn it is, the first first. What it costs depends on how many
-/// users wait and how many leases there are, not on how many jobs wait.
+/// users wait and how many leases there are, not on how many jobs wait. Whoever got
+/// more in this call has waited less than whoever got fewer.
 async fn next(transaction: &Transaction<'_>, ask: LeaseAsk) -> Attempt<Vec<Uuid>> {
     // A job's files are where it was begun.
     let free = "(node IS NULL OR node <> ALL (ARRAY(SELECT alive.node FROM alive)))";
@@ -99,7 +101,7 @@ async fn next(transaction: &Transaction<'_>, ask: LeaseAsk) -> Attempt<Vec<Uuid>
             SELECT user_id, count(*) AS jobs FROM jobs
             WHERE leased_until > (SELECT now FROM moment) GROUP BY user_id
         )
-        SELECT own.id FROM takers LEFT JOIN busy USING (user_id),
+        SELECT own.id FROM takers LEFT JOIN busy USING (user_id) LEFT JOIN served USING (user_id),
         LATERAL (
             SELECT id, turn, priority,
                 row_number() OVER (ORDER BY turn DESC, priority DESC, id) AS place
@@ -112,12 +114,25 @@ async fn next(transaction: &Transaction<'_>, ask: LeaseAsk) -> Attempt<Vec<Uuid>
             ) AS all_of_user
             ORDER BY turn DESC, priority DESC, id LIMIT {room}
         ) own
-        ORDER BY turn DESC, priority DESC, place + coalesce(busy.jobs, 0), own.id LIMIT $1"
+        ORDER BY own.turn DESC, priority DESC, place + coalesce(busy.jobs, 0), place,
+            coalesce(served.turn, 0), own.id
+        LIMIT $1"
     );
     let (most, per_user) = (i64::from(ask.most), i64::from(ask.per_user));
     let values: [Value<'_>; 4] = [&most, &per_user, &ask.node.0, &micros(ask.span)];
     let found = rows(transaction, &sql, &values).await?;
     found.iter().map(|row| row.try_get("id").map_err(Failure::from)).collect()
+}
+
+/// Notes that these users had a turn, the last of each.
+async fn serve(transaction: &Transaction<'_>, given: &[Lease]) -> Attempt<()> {
+    let users: Vec<Uuid> = given.iter().map(|lease| lease.job.user.0).collect();
+    let sql = "INSERT INTO served (user_id, turn) SELECT user_id, nextval('turns') FROM (
+            SELECT user_id FROM unnest($1::uuid[]) WITH ORDINALITY AS given (user_id, place)
+            GROUP BY user_id ORDER BY max(place)
+        ) AS latest
+        ON CONFLICT (user_id) DO UPDATE SET turn = excluded.turn";
+    execute(transaction, sql, &[&users]).await.map(drop)
 }
 
 /// Whether these leases were given: all were, or none.

@@ -127,7 +127,7 @@ fn race(outcome: &Result<Vec<Participant>, String>) -> Table {
          answered, all from one thread on the same machine; nobody is pinned to a CPU",
     );
     table.note(
-        "ours has the job, its key and its first event on disk (SQLite, synchronous=full) before it \
+        "ours has the job and its first event on disk (SQLite, synchronous=full) before it \
          answers, and checks a token; its one place for a job has one that sleeps, so that nothing \
          else is run meanwhile. The peers have one process each, as a dictionary needs, and no log",
     );

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cofferdam_client::{Address, Client, Patience};
 use cofferdam_types::Redacted;
+use rustix::fs::{FlockOperation, flock};
 
 use super::{Failed, problem};
 use crate::problem::Problem;
@@ -65,10 +66,12 @@ impl ServerOptions {
         let token = match (&self.token_file, set("COFFERDAM_TOKEN")?) {
             (Some(path), _) => Some(read(path)?),
             (None, Some(token)) => Some(Redacted::new(token.trim().to_owned())),
-            // That one is for the server of this machine and for no other.
+            // That one is for the server of this home and for no other: anybody can
+            // listen where it was.
             (None, None) if address.is_loopback() => {
                 let path = home.join("token");
-                if path.exists() { Some(read(&path)?) } else { None }
+                let here = path.exists() && serves(home, &address);
+                if here { Some(read(&path)?) } else { None }
             }
             (None, None) => return Err(problem::no_token(&address.to_string())),
         };
@@ -79,6 +82,16 @@ impl ServerOptions {
         };
         made.map_err(|error| problem::client(&error))
     }
+}
+
+/// Whether the server of this home is alive, and listens there.
+fn serves(home: &Path, address: &Address) -> bool {
+    let Ok(lock) = File::open(home.join("server.lock")) else { return false };
+    // It holds its lock as long as it lives.
+    let dead = flock(&lock, FlockOperation::NonBlockingLockShared).is_ok();
+    let listens = std::fs::read_to_string(home.join("address")).unwrap_or_default();
+    let port = |text: &str| text.trim().rsplit(':').next().map(ToOwned::to_owned);
+    !dead && port(&listens) == port(&address.to_string())
 }
 
 fn read(path: &Path) -> Result<Redacted<String>, Problem> {
@@ -124,12 +137,19 @@ mod tests {
         let made = |words: &[&str], variables: &[(&str, &str)]| made(words, variables, home.path());
         assert_eq!(made(&[], &[]).unwrap(), "http://127.0.0.1:8000 without");
         std::fs::write(home.path().join("token"), "t\n").unwrap();
+        // Nobody serves here, whoever may listen.
+        assert_eq!(made(&[], &[]).unwrap(), "http://127.0.0.1:8000 without");
+        let lock = File::create(home.path().join("server.lock")).unwrap();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        std::fs::write(home.path().join("address"), "http://127.0.0.1:8000\n").unwrap();
         assert_eq!(made(&[], &[]).unwrap(), "http://127.0.0.1:8000 with");
         let there = ("COFFERDAM_SERVER", "https://build.example.com");
         let token = ("COFFERDAM_TOKEN", "t");
         assert_eq!(made(&[], &[there, token]).unwrap(), "https://build.example.com with");
+        let words = ["--server", "http://localhost:8000"];
+        assert_eq!(made(&words, &[there]).unwrap(), "http://localhost:8000 with");
         let words = ["--server", "http://localhost:9"];
-        assert_eq!(made(&words, &[there]).unwrap(), "http://localhost:9 with");
+        assert_eq!(made(&words, &[there]).unwrap(), "http://localhost:9 without");
     }
 
     #[test]

@@ -80,6 +80,14 @@ CREATE TABLE nodes (
     seen timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
+-- When each user last had a turn, counted in turns: users who wait take turns also
+-- when none of their jobs runs.
+CREATE TABLE served (
+    user_id uuid PRIMARY KEY,
+    turn bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE SEQUENCE turns;
+
 -- How many jobs there are of each kind, so that nobody has to count them: of each
 -- user, and of all under the user 0. In shards, by connection, so that those who
 -- change it at once seldom wait for each other; a shard alone may be negative.
