@@ -173,6 +173,9 @@ impl Outfit for Settled {
             },
             out: None,
         };
+        if spec.budget.cost.is_none() {
+            return Ok(spec);
+        }
         match unpriced(&self.engine(&spec), &spec) {
             Some(name) => Err(refused(
                 format!("what {name} costs is not known, so the cost cannot be limited"),
