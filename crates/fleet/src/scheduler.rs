@@ -108,10 +108,9 @@ pub(crate) async fn keep_leases(fleet: Arc<Fleet>) {
             }
             () = tokio::time::sleep(every) => {}
         }
+        // Also with nothing held: a server that renews is known to be there, and its jobs'
+        // files with it.
         let held = fleet.running.leases();
-        if held.is_empty() {
-            continue;
-        }
         match fleet.store.renew(fleet.node(), held, fleet.bounds.lease).await {
             Ok(lost) => {
                 for job in lost {

@@ -65,10 +65,14 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
     let lock = match remains::take_lock(path) {
         Ok(lock) => lock,
         // Removed while it was being looked at, or all but that when its owner died.
-        Err(failure) if is_missing(&failure) => {
-            fs::remove_dir(path).ok();
-            return Ok(());
-        }
+        Err(failure) if is_missing(&failure) => match fs::remove_dir(path) {
+            // The lock goes last, so this is nobody's any more: left by a release in
+            // which it did not.
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
+                remains::make_lock(path).map_err(|failure| failed(&failure))?
+            }
+            _ => return Ok(()),
+        },
         Err(failure) => return Err(failed(&failure)),
     };
     if lock.is_none() {

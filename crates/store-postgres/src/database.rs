@@ -210,7 +210,7 @@ pub(crate) fn session(patience: Duration) -> String {
         "SET search_path = cofferdam; SET statement_timeout = {time}; SET lock_timeout = {lock}; \
          SET idle_in_transaction_session_timeout = {time}; \
          SET default_transaction_isolation = 'read committed'; \
-         SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; \
+         SET jit = off; SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; \
          SELECT set_config('synchronous_commit', 'on', false) \
          WHERE current_setting('synchronous_commit') IN ('off', 'local')"
     )

@@ -50,11 +50,12 @@ pub trait Store: Send + Sync {
     /// [`StoreError::NotOver`] if it is not over.
     fn forget(&self, job: JobId) -> Answer<'_, Vec<Artifact>>;
 
-    /// Leases jobs that nobody works on. Those somebody wants to stop go first,
-    /// then those that were begun (a sandbox may wait for them), then greater priorities; users take turns, the one with the fewest
-    /// running jobs first (those leased before in the same call are such), then the one
-    /// who has waited longest for a turn; of one user the oldest goes first. The event that a job is taken
-    /// up is appended by whoever got the lease.
+    /// Leases jobs that nobody works on. Those somebody wants to stop go first, then
+    /// those that were begun (a sandbox may wait for them), then greater priorities;
+    /// users take turns, the one with the fewest running jobs first (those leased before
+    /// in the same call are such), then the one who has waited longest for a turn; of one
+    /// user the oldest goes first. The event that a job is taken up is appended by
+    /// whoever got the lease.
     ///
     /// A job can be leased when no lease on it is in force, by the store's own
     /// clock, and: it is not over and does not rest; or it rests, and an order to
