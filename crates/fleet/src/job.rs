@@ -10,7 +10,7 @@ use cofferdam_runtime::{
 };
 use cofferdam_sandbox::{Backend, Lifetime};
 use cofferdam_store::{Lease, Line, OrderId, Status, StoreError};
-use cofferdam_types::{Budget, Event, JobId, Place, Record, Timestamp, error_chain};
+use cofferdam_types::{Budget, Ending, Event, JobId, Place, Record, Timestamp, error_chain};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -127,7 +127,12 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
     let here = prepare_place(fleet, lease, &run, &records)
         .map_err(|error| format!("its files: {error}"))?;
     let mut opening = resumed.opening;
-    if here.moved {
+    // How it ends is decided, and nothing was to be handed over.
+    let stopped = run.ended().is_none()
+        && run.ending().is_some_and(|ending| {
+            !matches!(ending, Ending::Complete { .. } | Ending::Unverified { .. })
+        });
+    if here.moved && !stopped {
         // Said to the model too, which believes in its files. And a job that was done
         // goes on: what it had made is lost.
         let said = opening.say.take().unwrap_or_default();

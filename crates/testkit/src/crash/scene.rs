@@ -367,7 +367,12 @@ impl Scene {
         if let [node] = &*self.nodes {
             let kept = node.launch.data.join(format!("blobs/blobs/jobs+/{}+", job.id));
             let kept = leftovers::names(&kept);
-            ensure(kept.len() == 2, || format!("instead of a ZIP and a trail there is {kept:?}"))?;
+            let zips = kept.iter().filter(|name| name.ends_with("-output.zip")).count();
+            let trails = kept.iter().filter(|name| name.contains("-audit-")).count();
+            // One trail for each sandbox it has had.
+            ensure(zips == 1 && trails > 0 && zips + trails == kept.len(), || {
+                format!("instead of a ZIP and its trails there is {kept:?}")
+            })?;
         }
         // An archive is on the disk of the server that has made it.
         let delivered: Vec<_> = apis.iter().map(|api| verify::delivered(api, &job.id)).collect();

@@ -73,7 +73,7 @@ impl Log {
     /// Whether the files were lost with a server.
     fn moved(&self) -> bool {
         self.records.iter().any(|record| match &record.event {
-            Event::Noted { text } => text.contains("its files with it"),
+            Event::UserSaid { text } => text.contains("the files of the workspace with it"),
             _ => false,
         })
     }
