@@ -40,7 +40,8 @@ impl Served {
         let data = agent.home.path();
         let running = agent
             .home
-            .cofferdam(["serve", "--listen", "127.0.0.1:0", "--grace", "1s"])
+            // Nobody comes back for the sandboxes of jobs that a test leaves.
+            .cofferdam(["serve", "--listen", "127.0.0.1:0", "--grace", "1s", "--linger", "10s"])
             .env("HOME", agent.home.beside("user"))
             .env("MODEL", "anthropic/scripted")
             .env("ANTHROPIC_BASE_URL", agent.base_url())
