@@ -26,12 +26,13 @@ pub(crate) fn found(connection: &Connection) -> Result<i64, StoreError> {
 
 /// Refuses what a later release, or another program, has made.
 pub(crate) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let found = found(connection)?;
-    let application: i32 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
+    // The mark is read last: another process may make the file between two steps.
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(failed)?;
+    let found = found(connection)?;
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
     if application != APPLICATION && (found != 0 || tables != 0 || application != 0) {
         return Err(StoreError::Unusable {
             cause: "the file is the database of another program".to_owned(),
