@@ -20,6 +20,9 @@ const OLDEST: i32 = 3_051_003;
 /// How long a connection waits for another process.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// How often the way of writing is set before it is given up.
+const TRIES: u32 = 500;
+
 /// Statements that a connection keeps compiled.
 const STATEMENTS: usize = 64;
 
@@ -39,7 +42,15 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, StoreError> {
     look.map_err(|error| not_ours(path, error))?;
     make_private(path)?;
     let set = |name, value: &str| connection.pragma_update(None, name, value).map_err(failed);
-    set("journal_mode", "WAL")?;
+    // SQLite does not wait for others who make the same change at the same time.
+    let mut tries = 0;
+    while let Err(error) = set("journal_mode", "WAL") {
+        tries += 1;
+        if tries == TRIES {
+            return Err(error);
+        }
+        std::thread::sleep(BUSY / TRIES);
+    }
     set("synchronous", "FULL")?;
     set("foreign_keys", "ON")?;
     set("temp_store", "MEMORY")?;
