@@ -21,7 +21,7 @@ use crate::processes;
 const ORDINARY: u32 = 64_001;
 
 /// How long the last remains of a sandbox may take to go.
-const PARTING: Duration = Duration::from_secs(45);
+const PARTING: Duration = Duration::from_secs(20);
 
 /// A test's own corner of the machine. Dropping it checks that nothing is left.
 pub(crate) struct Home {
