@@ -359,7 +359,13 @@ impl Drive {
     async fn stop(&mut self) {
         self.wakes.clear();
         self.unheard.clear();
-        self.work.shutdown().await;
+        self.work.abort_all();
+        while let Some(done) = self.work.join_next().await {
+            // One that was just made has to be closed like any other: it would linger.
+            if let (Ok(Done::Opened(Ok(sandbox))), None) = (done, &self.sandbox) {
+                self.sandbox = Some(Arc::new(*sandbox));
+            }
+        }
         self.tools = None;
     }
 
