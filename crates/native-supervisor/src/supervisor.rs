@@ -119,6 +119,8 @@ struct Supervisor {
     /// Freed before the claim: whoever gets that may find what this sandbox left.
     _lock: OwnedFd,
     claim: Option<Claim>,
+    /// How long it waits for a host: not at all until it is told to be kept.
+    linger: Duration,
 }
 
 /// What the first process has handed out so far.
@@ -257,6 +259,7 @@ impl Supervisor {
             door,
             _lock: lock,
             claim,
+            linger: Duration::ZERO,
         };
         Ok((supervisor, Report::Ready(built)))
     }
@@ -268,8 +271,7 @@ impl Supervisor {
         let mut quiet_at = Some(Instant::now() + QUIET);
         loop {
             let now = Instant::now();
-            let linger = Duration::from_millis(self.plan.linger_ms.unwrap_or(0));
-            let lonely_until = alone_since.map(|since| since + linger);
+            let lonely_until = alone_since.map(|since| since + self.linger);
             if lonely_until.is_some_and(|until| now >= until) {
                 break;
             }
@@ -372,6 +374,10 @@ impl Supervisor {
             Order::Egress => {
                 let beside: Vec<_> = self.proxy.iter().map(AsFd::as_fd).collect();
                 answer(&Report::Egress, &beside)
+            }
+            Order::Keep => {
+                self.linger = Duration::from_millis(self.plan.linger_ms.unwrap_or(0));
+                answer(&Report::Kept, &[])
             }
             Order::Close => Ok(()),
         }

@@ -49,8 +49,8 @@ pub struct Plan {
     pub workspace: WorkspacePlan,
     /// Where its programs come from.
     pub root: RootPlan,
-    /// How long it waits for a host to attach again, in milliseconds; `None`
-    /// ends it with the host's connection.
+    /// How long it waits for a host to attach again, in milliseconds, once it was
+    /// told to be [kept](Order::Keep); `None` ends it with the host's connection.
     pub linger_ms: Option<u64>,
     /// Record what it does.
     pub audit: bool,
@@ -132,6 +132,8 @@ pub enum Order {
     Egress,
     /// End the sandbox and remove it. Answer: [`Report::Closed`].
     Close,
+    /// Linger from here on. Answer: [`Report::Kept`].
+    Keep,
 }
 
 /// What a supervisor says.
@@ -156,6 +158,8 @@ pub enum Report {
     /// it is left, except, where changes could not be applied to the
     /// workspace's directory, those changes.
     Closed(Result<(), Failure>),
+    /// To [`Order::Keep`].
+    Kept,
 }
 
 /// What a sandbox really got.

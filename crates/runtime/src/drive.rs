@@ -262,6 +262,10 @@ impl Drive {
                 Some(input)
             }
             Ok(Done::Opened(Ok(sandbox))) => {
+                if let Err(error) = sandbox.keep().await {
+                    // It is gone, which whoever works in it is told.
+                    tracing::warn!(%error, "a sandbox cannot be kept");
+                }
                 let input = work::opened(&sandbox);
                 self.settle(*sandbox).await;
                 Some(input)

@@ -105,30 +105,23 @@ impl Native {
             step: format!("make a directory in {}", self.home.display()),
             source,
         })?;
-        let plan = self.plan(&spec, state.path.clone(), workspace).and_then(|plan| {
-            // Before there is anything to take up: this process may die at any time.
-            if let Lifetime::Lingering(_) = spec.lifetime {
-                let kept = state::keep_network(&state.path, &spec.network);
-                kept.map_err(step("keep the network setting"))?;
-            }
-            Ok(plan)
-        });
-        let plan = plan.inspect_err(|_| {
-            // No supervisor has it yet.
-            drop(remains::remove_state(&state.path));
-        })?;
+        let plan = self.plan(&spec, state.path.clone(), workspace)?;
+        // Before there is anything to take up: this process may die at any time.
+        if let Lifetime::Lingering(_) = spec.lifetime {
+            let kept = state::keep_network(&state.path, &spec.network);
+            kept.map_err(step("keep the network setting"))?;
+        }
         let mut beside = vec![state.lock.as_fd()];
         beside.extend(with_it.iter().map(AsFd::as_fd));
-        let (control, child) = self.start(&plan, &beside).await.inspect_err(|_| {
-            drop(remains::remove_state(&state.path));
-        })?;
+        let (control, child) = self.start(&plan, &beside).await?;
+        let path = state.hand_over();
         let built = match control.answer().await {
             Ok((Report::Ready(built), _)) => built,
             Ok((Report::Failed(failure), _)) => return Err(explain::failure(&failure, &plan)),
             Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
             Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
         };
-        let room = self.hold(spec.id, state.path, control, &built, &spec.limits, &spec.network);
+        let room = self.hold(spec.id, path, control, &built, &spec.limits, &spec.network);
         let room = NativeRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {

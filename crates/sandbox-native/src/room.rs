@@ -100,6 +100,16 @@ impl Room for NativeRoom {
         .boxed()
     }
 
+    fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
+        async {
+            match self.control.ask(Order::Keep).await? {
+                (Report::Kept, _) => Ok(()),
+                (other, _) => Err(Self::unexpected(&other)),
+            }
+        }
+        .boxed()
+    }
+
     fn close(mut self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
         async move {
             if let Some(egress) = self.egress.take() {

@@ -19,10 +19,12 @@ const NETWORK: &str = "network";
 /// What all sandboxes of a home share.
 pub(crate) const SHARED: &str = ".shared";
 
-/// A sandbox's directory, with its lock held.
+/// A sandbox's directory, with its lock held. It goes with this, unless a supervisor
+/// has it.
 pub(crate) struct State {
     pub(crate) path: PathBuf,
     pub(crate) lock: OwnedFd,
+    handed_over: bool,
 }
 
 /// Where a sandbox's directory is.
@@ -50,7 +52,24 @@ pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
         .ok_or(io::ErrorKind::ResourceBusy)?;
     let path = path(home, id);
     fs::rename(&nascent, &path)?;
-    Ok(State { path, lock })
+    Ok(State { path, lock, handed_over: false })
+}
+
+impl State {
+    /// The supervisor has it now: where it is.
+    pub(crate) fn hand_over(mut self) -> PathBuf {
+        self.handed_over = true;
+        std::mem::take(&mut self.path)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if !self.handed_over {
+            // What is left all the same is removed by the next start.
+            drop(remains::remove_state(&self.path));
+        }
+    }
 }
 
 /// A handle of a sandbox's directory, by which its sockets can be named however

@@ -70,6 +70,12 @@ pub trait Room: Send + Sync {
     /// What was done in the sandbox so far.
     fn audit(&self) -> BoxFuture<'_, Result<Vec<AuditRecord>, RoomError>>;
 
+    /// Lets a sandbox with [`Lifetime::Lingering`] linger from here on. Until then it is
+    /// owned: one that its maker gives up on while it is made leaves nothing.
+    fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Ends every process, keeps the workspace's changes where they belong, and
     /// removes the rest. Returns when nothing is left.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>>;
@@ -182,7 +188,7 @@ pub enum Root {
 pub enum Lifetime {
     /// The death of the process that made it, of whatever kind.
     Owned,
-    /// Nobody being attached for this long.
+    /// Nobody being attached for this long, once it is [kept](Room::keep).
     Lingering(Duration),
 }
 

@@ -327,6 +327,14 @@ impl Sandbox {
         Ok(())
     }
 
+    /// Lets a sandbox that is to linger outlive this process from here on.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub async fn keep(&self) -> Result<(), RoomError> {
+        self.room.keep().await
+    }
+
     /// Leaves a sandbox that lingers to whoever takes it up next: the connection
     /// ends, and what runs in the sandbox runs on.
     pub fn leave(&self) {

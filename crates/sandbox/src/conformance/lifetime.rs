@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use cofferdam_types::Outcome;
+use cofferdam_types::{Outcome, SandboxId};
 
 use super::lab::{
     DEADLINE, Failure, LOOK_AGAIN, Lab, check, read_until, sh, start, text, unique_number, until,
@@ -19,6 +19,7 @@ super::promises! {
     reconnected, Nothing: "a connection that breaks in mid-command loses no byte and no result";
     reattached, Lingering: "a sandbox is taken up by its id, and a result by its call, with no byte lost";
     forsaken, Lingering: "a lingering sandbox that nobody attends ends after its time";
+    unkept, Lingering: "a sandbox that is to linger ends with its maker until it is kept";
 }
 
 async fn background(lab: &Lab<'_>) -> Result<(), Failure> {
@@ -141,6 +142,7 @@ async fn reconnected(lab: &Lab<'_>) -> Result<(), Failure> {
 async fn reattached(lab: &Lab<'_>) -> Result<(), Failure> {
     let lifetime = Lifetime::Lingering(DEADLINE);
     let sandbox = lab.open(Spec { lifetime, ..Spec::scratch() }).await?;
+    sandbox.keep().await?;
     let id = sandbox.id();
     text(&sandbox, "echo still here > file").await?;
     let mut process = start(&sandbox, LINES).await?;
@@ -164,11 +166,24 @@ async fn reattached(lab: &Lab<'_>) -> Result<(), Failure> {
 async fn forsaken(lab: &Lab<'_>) -> Result<(), Failure> {
     let lifetime = Lifetime::Lingering(Duration::from_secs(2));
     let sandbox = lab.open(Spec { lifetime, ..Spec::scratch() }).await?;
+    sandbox.keep().await?;
     let id = sandbox.id();
     let number = unique_number();
     text(&sandbox, &format!("sleep {number} > /dev/null 2>&1 &")).await?;
     drop(lab.release(sandbox)?);
     gone_from_machine(number).await?;
+    not_alive(lab, id).await
+}
+
+async fn unkept(lab: &Lab<'_>) -> Result<(), Failure> {
+    let lifetime = Lifetime::Lingering(10 * DEADLINE);
+    let sandbox = lab.open(Spec { lifetime, ..Spec::scratch() }).await?;
+    let id = sandbox.id();
+    drop(lab.release(sandbox)?);
+    not_alive(lab, id).await
+}
+
+async fn not_alive(lab: &Lab<'_>, id: SandboxId) -> Result<(), Failure> {
     let begin = Instant::now();
     while lab.backend.reconcile().await?.alive.contains(&id) {
         check!(begin.elapsed() < DEADLINE, "it is alive after {DEADLINE:?}");
