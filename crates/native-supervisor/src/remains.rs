@@ -2,7 +2,7 @@
 //! that belong into the workspace's directory, and everything else, which is
 //! removed.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -20,9 +20,6 @@ use crate::wire::{Plan, VERSION, WorkspacePlan};
 /// The name of the file in a sandbox's directory that holds its plan, where the
 /// plan is needed after the supervisor's death.
 pub const PLAN: &str = "plan";
-
-/// The file whose lock says that the supervisor lives.
-pub const LOCK: &str = "lock";
 
 /// The audit trail.
 pub const TRAIL: &str = "audit";
@@ -100,8 +97,8 @@ pub fn apply_changes(
     Ok(())
 }
 
-/// Removes a sandbox's directory; one that is not there is fine. The lock goes last:
-/// whoever finds the directory meanwhile knows that somebody is at it.
+/// Removes a sandbox's directory; one that is not there is fine. Whoever finds it
+/// meanwhile knows by its lock that somebody is at it.
 ///
 /// # Errors
 /// When something in it cannot be removed.
@@ -113,60 +110,33 @@ pub fn remove_state(state: &Path) -> Result<(), Failure> {
     let parent = rustix::fs::open(parent, flags, Mode::empty()).step("open the state directory")?;
     let name = CString::new(name.as_bytes())
         .map_err(|_| Failure::new("a sandbox's name has a NUL byte"))?;
-    let removed = remove_but_lock(parent.as_fd(), &name);
-    match removed.and_then(|()| tree::remove(parent.as_fd(), &name)) {
+    match tree::remove(parent.as_fd(), &name) {
         Err(Errno::NOENT) => Ok(()),
         other => other.step_with(|| format!("remove {}", state.display())),
     }
 }
 
-fn remove_but_lock(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let state = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    for name in tree::names(state.as_fd())? {
-        if name.as_bytes() != LOCK.as_bytes() {
-            tree::remove(state.as_fd(), &name)?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes the lock of a new sandbox's directory, and takes it.
+/// Takes the lock of a sandbox's directory, which is one on the directory itself;
+/// `None` while somebody has it: the host that makes the sandbox, then its supervisor,
+/// for as long as it lives.
 ///
 /// # Errors
-/// When it cannot be made.
-pub fn make_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
-    lock(state, OFlags::CREATE)
-}
-
-/// Takes the lock of a sandbox's directory; `None` while somebody has it: the
-/// host that makes the sandbox, then its supervisor, for as long as it lives.
-///
-/// # Errors
-/// When the lock cannot be tried; `ENOENT` when the directory is gone or all but
-/// gone.
+/// When the lock cannot be tried; `ENOENT` when the directory is gone.
 pub fn take_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
-    let taken = lock(state, OFlags::empty())?;
-    if let Some(lock) = &taken {
-        // It may have been removed between our two steps, by its owner's end.
-        let links = rustix::fs::fstat(lock).step("look at the sandbox's lock")?.st_nlink;
-        if links == 0 {
-            return Err(Errno::NOENT).step("take the sandbox's lock");
-        }
-    }
-    Ok(taken)
-}
-
-fn lock(state: &Path, how: OFlags) -> Result<Option<OwnedFd>, Failure> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | how;
-    let lock = rustix::fs::open(state.join(LOCK), flags, Mode::RUSR | Mode::WUSR)
-        .step("open the sandbox's lock")?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let lock = rustix::fs::open(state, flags, Mode::empty()).step("open the sandbox's lock")?;
     let exclusive = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     match rustix::fs::flock(&lock, exclusive) {
-        Ok(()) => Ok(Some(lock)),
-        Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(error).step("take the sandbox's lock"),
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error).step("take the sandbox's lock"),
     }
+    // It may have been removed between our two steps, by its owner's end.
+    let links = rustix::fs::fstat(&lock).step("look at the sandbox's lock")?.st_nlink;
+    if links == 0 {
+        return Err(Errno::NOENT).step("take the sandbox's lock");
+    }
+    Ok(Some(lock))
 }
 
 /// Keeps the plan for whoever has to clean up or attach later.
@@ -203,7 +173,7 @@ pub fn kept_plan(state: &Path) -> Result<Option<Plan>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_types::Limits;
+    use cofferdam_types::{Limits, Network};
 
     use super::*;
     use crate::wire::{NetworkPlan, RootPlan};
@@ -217,6 +187,7 @@ mod tests {
             state: state.path().to_owned(),
             mount_point: "/mount-point".into(),
             limits: Limits::default(),
+            reach: Network::None,
             network: NetworkPlan::None,
             workspace: WorkspacePlan::Scratch,
             root: RootPlan::Host(Vec::new()),
@@ -236,24 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_all_but_removed_is_nobodys() {
+    fn a_directory_is_one_owners_until_it_is_removed() {
         let home = tempfile::tempdir().unwrap();
         let state = home.path().join("state");
         fs::create_dir(&state).unwrap();
-        let missing = |taken: Result<Option<OwnedFd>, Failure>| {
-            taken.is_err_and(|failure| failure.errno == Errno::NOENT.raw_os_error())
-        };
-        // Its owner has removed the lock, and is about to remove the directory.
-        assert!(missing(take_lock(&state)));
-        assert!(!state.join(LOCK).exists(), "which it could not if there were a new lock");
-
-        let owner = make_lock(&state).unwrap();
+        let owner = take_lock(&state).unwrap();
         assert!(owner.is_some() && take_lock(&state).unwrap().is_none());
         drop(owner);
         assert!(take_lock(&state).unwrap().is_some());
         fs::write(state.join(PLAN), "").unwrap();
         remove_state(&state).unwrap();
         assert!(!state.exists());
+        let missing = take_lock(&state).unwrap_err();
+        assert_eq!(missing.errno, Errno::NOENT.raw_os_error());
         remove_state(&state).unwrap();
     }
 }

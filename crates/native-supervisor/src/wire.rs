@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use cofferdam_types::Limits;
+use cofferdam_types::{Limits, Network};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The version of these messages.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// No packet is longer than this.
 const MAX_PACKET: usize = 64 << 10;
@@ -43,7 +43,10 @@ pub struct Plan {
     pub mount_point: PathBuf,
     /// What the sandbox may use.
     pub limits: Limits,
-    /// What it may reach.
+    /// What it may reach, as it was asked for: kept for whoever attaches later and has
+    /// to serve the proxy.
+    pub reach: Network,
+    /// What that means for its network.
     pub network: NetworkPlan,
     /// Where its files come from.
     pub workspace: WorkspacePlan,

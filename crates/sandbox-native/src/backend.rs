@@ -106,11 +106,6 @@ impl Native {
             source,
         })?;
         let plan = self.plan(&spec, state.path.clone(), workspace)?;
-        // Before there is anything to take up: this process may die at any time.
-        if let Lifetime::Lingering(_) = spec.lifetime {
-            let kept = state::keep_network(&state.path, &spec.network);
-            kept.map_err(step("keep the network setting"))?;
-        }
         let mut beside = vec![state.lock.as_fd()];
         beside.extend(with_it.iter().map(AsFd::as_fd));
         let (control, child) = self.start(&plan, &beside).await?;
@@ -216,6 +211,7 @@ impl Native {
             state,
             mount_point: state::mount_point(&self.home),
             limits: spec.limits.clone(),
+            reach: spec.network.clone(),
             network: match spec.network {
                 Network::None => NetworkPlan::None,
                 Network::Allow(_) => NetworkPlan::Proxy(cofferdam_egress::PORT),
@@ -341,11 +337,7 @@ impl Native {
             Err(RoomError::Refused(cause)) => return Err(unusable(&cause)),
             Err(_) => return Err(gone()),
         };
-        let network = state::kept_network(&path).map_err(|source| OpenError::Step {
-            step: "read the sandbox's network setting".to_owned(),
-            source,
-        })?;
-        self.hold(id, path, control, &built, &plan.limits, &network).await
+        self.hold(id, path, control, &built, &plan.limits, &plan.reach).await
     }
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn step(failure: &Failure) -> OpenError {
 #[cfg(test)]
 mod tests {
     use cofferdam_native_supervisor::wire::{NetworkPlan, RootPlan, WorkspacePlan};
-    use cofferdam_types::Limits;
+    use cofferdam_types::{Limits, Network};
 
     use super::*;
 
@@ -135,6 +135,7 @@ mod tests {
             state: "/state".into(),
             mount_point: "/mount-point".into(),
             limits: Limits::default(),
+            reach: Network::None,
             network: NetworkPlan::None,
             workspace: WorkspacePlan::Scratch,
             root: RootPlan::Host(Vec::new()),

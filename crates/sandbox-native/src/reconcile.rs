@@ -48,8 +48,6 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
             // Its maker died before it had a name.
             let removed = match remains::take_lock(&path) {
                 Ok(Some(_lock)) => remains::remove_state(&path),
-                // It had not even got a lock.
-                Err(failure) if is_missing(&failure) => remains::remove_state(&path),
                 _ => Ok(()),
             };
             failure = removed.map_err(|failure| failed(&failure)).err().or(failure);
@@ -64,15 +62,8 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
 fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomError> {
     let lock = match remains::take_lock(path) {
         Ok(lock) => lock,
-        // Removed while it was being looked at, or all but that when its owner died.
-        Err(failure) if is_missing(&failure) => match fs::remove_dir(path) {
-            // The lock goes last, so this is nobody's any more: left by a release in
-            // which it did not.
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {
-                remains::make_lock(path).map_err(|failure| failed(&failure))?
-            }
-            _ => return Ok(()),
-        },
+        // Removed while it was being looked at.
+        Err(failure) if is_missing(&failure) => return Ok(()),
         Err(failure) => return Err(failed(&failure)),
     };
     if lock.is_none() {

@@ -10,11 +10,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use cofferdam_native_supervisor::remains;
-use cofferdam_types::{Network, SandboxId};
+use cofferdam_types::SandboxId;
 use rustix::fs::{Mode, OFlags};
-
-/// The network setting, for whoever reattaches and has to serve the proxy.
-const NETWORK: &str = "network";
 
 /// What all sandboxes of a home share.
 pub(crate) const SHARED: &str = ".shared";
@@ -47,7 +44,7 @@ pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
     }
     let nascent = home.join(format!(".{id}"));
     fs::DirBuilder::new().mode(0o700).create(&nascent)?;
-    let lock = remains::make_lock(&nascent)
+    let lock = remains::take_lock(&nascent)
         .map_err(|failure| io::Error::from_raw_os_error(failure.errno))?
         .ok_or(io::ErrorKind::ResourceBusy)?;
     let path = path(home, id);
@@ -77,15 +74,4 @@ impl Drop for State {
 pub(crate) fn handle(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
-}
-
-/// Keeps the network setting beside a sandbox that lingers.
-pub(crate) fn keep_network(path: &Path, network: &Network) -> io::Result<()> {
-    let bytes = postcard::to_stdvec(network).map_err(io::Error::other)?;
-    fs::write(path.join(NETWORK), bytes)
-}
-
-/// The network setting of a sandbox that lingers.
-pub(crate) fn kept_network(path: &Path) -> io::Result<Network> {
-    postcard::from_bytes(&fs::read(path.join(NETWORK))?).map_err(io::Error::other)
 }
