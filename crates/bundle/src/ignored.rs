@@ -68,9 +68,18 @@ pub(crate) async fn count(files: &Files, contents: Contents) -> Result<IgnoredPa
     }
     // Both come in one order, so the second reaches at least as far as the first.
     let all = files.glob("", "**", Ignored::Include, MOST_FILES).await?;
+    if !all.more && !all.records.iter().any(|entry| has_rules(&entry.path)) {
+        return Ok(IgnoredPart { counted_all: true, ..IgnoredPart::default() });
+    }
     let kept = files.glob("", "**", Ignored::LeaveOut, MOST_FILES).await?;
     let kept: BTreeSet<Vec<u8>> = kept.records.into_iter().map(|entry| entry.path).collect();
     Ok(difference(all.records, &kept, !all.more))
+}
+
+/// Whether this may be why other files are ignored.
+fn has_rules(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    [b".git".as_slice(), b".gitignore", b".ignore"].contains(&name)
 }
 
 fn difference(all: Vec<Entry>, kept: &BTreeSet<Vec<u8>>, counted_all: bool) -> IgnoredPart {

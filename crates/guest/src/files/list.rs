@@ -115,7 +115,9 @@ pub(super) fn from_workspace(start: &Relative, path: &[u8]) -> Vec<u8> {
 
 /// A pattern for paths.
 pub(super) struct Pattern {
-    matcher: GlobMatcher,
+    /// `None` takes everything, as `**` does: building one for it would cost as much as
+    /// a small tree's whole walk.
+    matcher: Option<GlobMatcher>,
     /// The directories that every match is in.
     prefix: Vec<Vec<u8>>,
     name_only: bool,
@@ -140,7 +142,8 @@ impl Pattern {
             .take_while(|part| certain && is_plain(part))
             .map(|part| part.as_bytes().to_vec())
             .collect();
-        Ok(Self { matcher: glob.compile_matcher(), prefix, name_only: false })
+        let matcher = (pattern != "**").then(|| glob.compile_matcher());
+        Ok(Self { matcher, prefix, name_only: false })
     }
 
     /// A pattern for files anywhere: one without a separator is for their names.
@@ -155,7 +158,8 @@ impl Pattern {
         } else {
             path
         };
-        self.matcher.is_match(Path::new(OsStr::from_bytes(whole)))
+        let Some(matcher) = &self.matcher else { return true };
+        matcher.is_match(Path::new(OsStr::from_bytes(whole)))
     }
 
     /// Whether anything beneath a directory may match.
