@@ -24,9 +24,6 @@ use crate::control::failed;
 /// How long a dead sandbox's control group may take to let itself be removed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How old a directory must be that never got its own name.
-const NASCENT: Duration = Duration::from_secs(60);
-
 /// Finds the dead among the sandboxes of `home` and removes them.
 pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
     let mut found = Reconciled::default();
@@ -44,13 +41,6 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
         if let Ok(id) = name.parse::<SandboxId>() {
             // One that cannot be removed does not keep the others.
             failure = visit(&path, id, &mut found).err().or(failure);
-        } else if is_nascent(&name) && older_than(&path, NASCENT) {
-            // Its maker died before it had a name.
-            let removed = match remains::take_lock(&path) {
-                Ok(Some(_lock)) => remains::remove_state(&path),
-                _ => Ok(()),
-            };
-            failure = removed.map_err(|failure| failed(&failure)).err().or(failure);
         }
     }
     match failure {
@@ -70,6 +60,10 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
         if path.join(remains::CONTROL).exists() {
             found.alive.push(id);
         }
+        return Ok(());
+    }
+    // Its maker has died before there was anything in it, or makes it just now.
+    if fs::remove_dir(path).is_ok() {
         return Ok(());
     }
     clear(path, id, None).map_err(|failure| failed(&failure))?;
@@ -94,16 +88,6 @@ pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result
     remains::remove_state(path)
 }
 
-/// Whether a directory is that of a sandbox which has not got its name yet.
-fn is_nascent(name: &str) -> bool {
-    name.strip_prefix('.').is_some_and(|id| id.parse::<SandboxId>().is_ok())
-}
-
 fn is_missing(failure: &Failure) -> bool {
     failure.errno == rustix::io::Errno::NOENT.raw_os_error()
-}
-
-fn older_than(path: &Path, age: Duration) -> bool {
-    let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-    modified.ok().and_then(|at| at.elapsed().ok()).is_some_and(|elapsed| elapsed > age)
 }

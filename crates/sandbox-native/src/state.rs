@@ -1,7 +1,7 @@
 //! The directory of a sandbox on the host.
 //!
-//! It is made under a name that starts with a dot and takes its own name once
-//! its lock is held, so that nobody takes it for the remains of a dead sandbox.
+//! Whoever makes one locks it. Somebody who looks for remains may be quicker, and
+//! remove it again: then it is made anew.
 
 use std::fs;
 use std::io;
@@ -15,6 +15,9 @@ use rustix::fs::{Mode, OFlags};
 
 /// What all sandboxes of a home share.
 pub(crate) const SHARED: &str = ".shared";
+
+/// So often it is tried to be in time.
+const TRIES: u32 = 1000;
 
 /// A sandbox's directory, with its lock held. It goes with this, unless a supervisor
 /// has it.
@@ -42,13 +45,25 @@ pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
     if !mount_point.is_dir() {
         fs::DirBuilder::new().mode(0o700).recursive(true).create(mount_point)?;
     }
-    let nascent = home.join(format!(".{id}"));
-    fs::DirBuilder::new().mode(0o700).create(&nascent)?;
-    let lock = remains::take_lock(&nascent)
-        .map_err(|failure| io::Error::from_raw_os_error(failure.errno))?
-        .ok_or(io::ErrorKind::ResourceBusy)?;
     let path = path(home, id);
-    fs::rename(&nascent, &path)?;
+    let mut tries = 0;
+    let lock = loop {
+        match fs::DirBuilder::new().mode(0o700).create(&path) {
+            // Not yet removed since the last try.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries > 0 => {}
+            other => other?,
+        }
+        match remains::take_lock(&path) {
+            Ok(Some(lock)) => break lock,
+            Err(failure) if failure.errno != rustix::io::Errno::NOENT.raw_os_error() => {
+                return Err(io::Error::from_raw_os_error(failure.errno));
+            }
+            // Somebody took it for the remains of a dead one.
+            _ if tries == TRIES => return Err(io::ErrorKind::ResourceBusy.into()),
+            _ => tries += 1,
+        }
+        std::thread::yield_now();
+    };
     Ok(State { path, lock, handed_over: false })
 }
 

@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_types::SandboxId;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::home::{Home, block_on, groups_of, processes_with, supervisors, wait_until};
@@ -115,6 +116,17 @@ fn a_lingering_sandbox_is_found_alive_and_not_removed() {
         assert_eq!(&result.stdout[..], b"here\n");
         sandbox.close().await.unwrap();
         home.assert_empty();
+    });
+}
+
+#[test]
+fn a_sandbox_whose_maker_died_before_it_began_is_removed() {
+    block_on(async {
+        let home = Home::new();
+        let directory = home.sandboxes().join(SandboxId::generate().to_string());
+        std::fs::create_dir_all(&directory).unwrap();
+        assert_eq!(home.native().reconcile().await.unwrap().removed, []);
+        assert!(!directory.exists());
     });
 }
 
