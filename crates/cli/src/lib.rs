@@ -29,7 +29,7 @@ use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
 
-pub use run::{ModelMaker, make_models, outfit};
+pub use run::{ModelMaker, engine, make_models};
 pub use serve::{Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
 
 /// What the command line works with; the binary fills it in.
@@ -75,7 +75,14 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     };
     // A job needs one thread; a server has many jobs.
     let mut builder = match arguments.verb {
-        Verb::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
+        Verb::Serve(_) => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            // Twice the CPUs: making a sandbox's files waits for the disk now and then, and
+            // nobody else is to wait for that.
+            let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            builder.worker_threads(cpus * 2);
+            builder
+        }
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = match builder.enable_all().build() {

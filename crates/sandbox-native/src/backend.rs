@@ -21,6 +21,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use crate::aside::aside;
 use crate::control::Control;
 use crate::egress::Egress;
 use crate::reaper::{Reaped, Reaper};
@@ -101,7 +102,7 @@ impl Native {
     async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
         self.reaper.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
-        let state = state::make(&self.home, spec.id).map_err(|source| OpenError::Step {
+        let state = aside(|| state::make(&self.home, spec.id)).map_err(|source| OpenError::Step {
             step: format!("make a directory in {}", self.home.display()),
             source,
         })?;

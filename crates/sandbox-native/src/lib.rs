@@ -6,6 +6,7 @@
 //! up after processes that died. What a sandbox is made of is the business of
 //! `cofferdam-native-supervisor`.
 
+mod aside;
 mod backend;
 mod claim;
 mod control;

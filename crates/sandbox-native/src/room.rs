@@ -12,6 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::UnixStream;
 
+use crate::aside::aside;
 use crate::control::{Control, failed};
 use crate::egress::Egress;
 use crate::reaper::Reaped;
@@ -123,7 +124,7 @@ impl Room for NativeRoom {
             };
             // It has nothing left to do but end.
             match self.supervisor.take() {
-                Some(supervisor) => supervisor.wait(),
+                Some(supervisor) => aside(|| supervisor.wait()),
                 None => while self.control.answer().await.is_ok() {},
             }
             closed
