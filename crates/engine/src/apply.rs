@@ -1,36 +1,52 @@
 //! What each event does to the state. The only place that changes it.
 
 use cofferdam_types::{
-    CallId, CheckResult, Event, FailureKind, RequestId, Role, ThreadId, Timestamp, Tokens, Usd,
+    CallId, CheckResult, Cut, Event, PlanStep, RequestId, Role, StepStatus, ThreadId, Timestamp,
+    Tokens, Usd,
 };
 
+use crate::digest::Digest;
 use crate::repetition::Repetition;
 use crate::run::{Checks, Run, Stage};
-use crate::thread::{CallState, Thread, ThreadState};
+use crate::thread::{CallState, Offer, Thread, ThreadState};
 use crate::words;
 
 impl Run {
     /// Takes an event in.
     pub fn apply(&mut self, at: Timestamp, event: &Event) {
         self.pass_time(at, event);
+        self.last_seq += 1;
+        let seq = self.last_seq;
         match event {
             // The state begins with it, and it comes once.
             Event::Created { .. } | Event::Noted { .. } => {}
-            Event::TakenUp { only_delivers, .. } => self.take_up(*only_delivers),
+            Event::TakenUp { only_delivers, .. } => self.take_up(seq, *only_delivers),
             Event::SandboxOpened { sandbox, .. } => self.sandbox = Some(*sandbox),
             Event::Prepared { instructions, skills } => {
                 self.prepared = Some((instructions.clone(), skills.clone()));
             }
-            Event::UserSaid { text } => self.listen(text),
-            Event::Delegated { call, brief, .. } => {
+            Event::UserSaid { text } => self.listen(seq, text),
+            Event::Delegated { call, brief, reading, .. } => {
                 self.start_call(*call);
-                self.threads.push(Thread::new(Role::Coder, brief, Some(*call)));
+                let role = if reading.is_some() { Role::Summariser } else { Role::Coder };
+                let mut thread = Thread::new(role, brief, Some(*call), seq);
+                thread.digest = reading.clone().map(Digest::of);
+                self.threads.push(thread);
             }
-            Event::ModelAsked { thread, request, attempt, .. } => {
+            Event::ModelAsked { thread, request, attempt, span, .. } => {
                 self.requests_made = self.requests_made.max(request.0 + 1);
+                let (request, attempt) = (*request, *attempt);
                 if let Some(thread) = self.thread_mut(*thread) {
-                    thread.speak();
-                    thread.state = ThreadState::Asked { request: *request, attempt: *attempt };
+                    thread.state = match span {
+                        Some(span) => {
+                            thread.context.speak();
+                            ThreadState::Summarising { request, attempt, span: *span }
+                        }
+                        None => {
+                            thread.ask();
+                            ThreadState::Asked { request, attempt }
+                        }
+                    };
                 }
             }
             Event::ModelAnswered { request, answer, cost } => {
@@ -38,7 +54,7 @@ impl Run {
                 self.pay(answer.tokens, *cost);
                 let mut made = self.calls_made;
                 if let Some(thread) = self.asked(*request) {
-                    thread.hear(answer, || {
+                    thread.hear_any(seq, answer, || {
                         made += 1;
                         CallId(made)
                     });
@@ -49,36 +65,53 @@ impl Run {
                 if *tokens != Tokens::default() {
                     self.pay(*tokens, *cost);
                 }
-                if let Some(thread) = self.asked(*request)
-                    && let ThreadState::Asked { attempt, .. } = thread.state
-                {
-                    // That nobody waited for an answer is not the model's fault.
-                    let next = attempt + u32::from(failure.kind != FailureKind::Abandoned);
-                    thread.state = match retry_at {
-                        Some(at) => ThreadState::Ready { attempt: next, not_before: *at },
-                        None => ThreadState::Broken { failure: failure.clone(), attempts: attempt },
-                    };
+                if let Some(thread) = self.asked(*request) {
+                    thread.fail(failure, *retry_at);
                 }
             }
             Event::ModelUsed { tokens, cost, .. } => self.pay(*tokens, *cost),
             Event::ToolStarted { call, .. } => self.start_call(*call),
             Event::ToolEnded { call, thread, output, .. } => {
                 if let Some(thread) = self.thread_mut(*thread) {
-                    thread.end_call(*call, output);
+                    thread.end_call(seq, *call, output);
                 }
                 self.checks = Checks::Idle;
-                for coder in &mut self.threads {
-                    if coder.serves == Some(*call) {
-                        coder.state = ThreadState::Done;
-                    }
+                self.end_coder(seq, *thread, *call);
+            }
+            Event::Planned { steps, decisions } => {
+                let done = |plan: &[PlanStep]| {
+                    plan.iter().filter(|step| step.status == StepStatus::Completed).count()
+                };
+                let step_done = done(steps) > done(&self.plan);
+                self.plan.clone_from(steps);
+                if let Some(thread) = self.thread_mut(ThreadId(0)) {
+                    thread.context.planned(seq, decisions, step_done);
                 }
             }
-            Event::Planned { steps } => self.plan.clone_from(steps),
             Event::CheckStarted { attempt } => {
                 self.hand_ins = *attempt;
                 self.checks = Checks::Running;
             }
-            Event::CheckEnded { results, .. } => self.end_checks(results),
+            Event::CheckEnded { results, .. } => {
+                if let Some(thread) = self.thread_mut(ThreadId(0)) {
+                    thread.context.checked(seq, results);
+                }
+                self.end_checks(seq, results);
+            }
+            Event::ContextCut { thread, cut, pinned, .. } => self.cut(*thread, cut, *pinned),
+            Event::RecallAsked { thread, .. } => {
+                if let Some(thread) = self.thread_mut(*thread) {
+                    thread.offer = Offer::Awaited;
+                }
+            }
+            Event::Offered { thread, text } => {
+                if let Some(thread) = self.thread_mut(*thread) {
+                    thread.offer = Offer::Nothing;
+                    if !text.is_empty() {
+                        thread.context.tell(seq, text.clone());
+                    }
+                }
+            }
             Event::ModelsChanged { orchestrator, coder } => {
                 self.spec.orchestrator = orchestrator.clone();
                 self.spec.coder = coder.clone();
@@ -101,7 +134,7 @@ impl Run {
         self.last_event = self.last_event.max(at);
     }
 
-    fn take_up(&mut self, only_delivers: bool) {
+    fn take_up(&mut self, seq: u64, only_delivers: bool) {
         let again = !matches!(self.stage, Stage::Created);
         self.sandbox = None;
         self.paused = false;
@@ -119,10 +152,15 @@ impl Run {
             self.reopen();
         }
         self.stage = Stage::Working;
+        for thread in &mut self.threads {
+            if thread.offer == Offer::Awaited {
+                thread.offer = Offer::Due;
+            }
+        }
         if again {
             for thread in &mut self.threads {
                 if thread.state != ThreadState::Done {
-                    thread.pending_words.push(words::TAKEN_UP_AGAIN.to_owned());
+                    thread.context.tell(seq, words::TAKEN_UP_AGAIN);
                 }
             }
         }
@@ -144,7 +182,7 @@ impl Run {
 
     /// A hand-in by a last word, which no call waits for, ends here if it is not
     /// accepted: the model is told why, and goes on.
-    fn end_checks(&mut self, results: &[CheckResult]) {
+    fn end_checks(&mut self, seq: u64, results: &[CheckResult]) {
         self.checks = Checks::Ended(results.to_vec());
         let passed = results.iter().all(CheckResult::passed);
         let (hand_in, allowed) = (self.hand_ins, self.spec.attempts);
@@ -156,17 +194,42 @@ impl Run {
             return;
         }
         if !passed {
-            thread.pending_words.push(words::checks_failed(results, hand_in, allowed));
+            thread.context.tell(seq, words::checks_failed(results, hand_in, allowed));
         }
         thread.state = ThreadState::ready();
         self.checks = Checks::Idle;
     }
 
+    /// The conversation that served a call is over: whoever asked for it remembers what it
+    /// has changed.
+    fn end_coder(&mut self, seq: u64, asking: ThreadId, call: CallId) {
+        let Some(coder) = self.threads.iter_mut().find(|coder| coder.serves == Some(call)) else {
+            return;
+        };
+        coder.state = ThreadState::Done;
+        let context = coder.context.close();
+        if let Some(thread) = self.thread_mut(asking) {
+            thread.context.adopt(seq, &context);
+        }
+    }
+
+    fn cut(&mut self, id: ThreadId, cut: &Cut, pinned: u64) {
+        let plan = std::mem::take(&mut self.plan);
+        if let Some(thread) = self.thread_mut(id) {
+            thread.context.cut(cut, &plan, pinned);
+            if let Cut::Summarised { .. } = cut {
+                thread.state = ThreadState::ready();
+                thread.offer = Offer::Due;
+            }
+        }
+        self.plan = plan;
+    }
+
     /// What the user says goes to the orchestrator, before it is asked again.
-    fn listen(&mut self, text: &str) {
+    fn listen(&mut self, seq: u64, text: &str) {
         let checking = self.checks == Checks::Running;
         if let Some(thread) = self.thread_mut(ThreadId(0)) {
-            thread.pending_words.push(text.to_owned());
+            thread.context.user_said(seq, text);
             thread.user_waits = true;
             if matches!(thread.state, ThreadState::HandedIn { .. }) && !checking {
                 thread.state = ThreadState::ready();
@@ -182,9 +245,9 @@ impl Run {
     }
 
     fn asked(&mut self, question: RequestId) -> Option<&mut Thread> {
-        self.threads.iter_mut().find(|thread| {
-            matches!(thread.state, ThreadState::Asked { request, .. } if request == question)
-        })
+        let asked =
+            |thread: &Thread| thread.question().is_some_and(|(asked, ..)| asked == question);
+        self.threads.iter_mut().find(|thread| asked(thread))
     }
 
     fn pay(&mut self, tokens: Tokens, cost: Option<Usd>) {

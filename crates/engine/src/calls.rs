@@ -25,7 +25,7 @@ pub(crate) fn next(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread
     let mut events = Vec::new();
     let mut running = 0;
     for (place, pending) in thread.calls.iter().enumerate() {
-        if let CallState::Ended(_) = pending.state {
+        if let CallState::Ended(..) = pending.state {
             continue;
         }
         let meant = match place {
@@ -38,7 +38,7 @@ pub(crate) fn next(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread
                 continue;
             }
             CallState::Running => break,
-            CallState::Queued | CallState::Ended(_) => {}
+            CallState::Queued | CallState::Ended(..) => {}
         }
         // Whatever began in this round is only read for sure if it reads.
         let alone = running == 0 && events.is_empty();
@@ -53,11 +53,12 @@ pub(crate) fn next(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread
             Meaning::Tool(Access::Changes) if alone => return vec![start(id, pending)],
             Meaning::Delegate(brief) if alone => {
                 let thread = ThreadId(u32::try_from(run.threads.len()).unwrap_or(u32::MAX));
-                return vec![Event::Delegated { thread, call: pending.call, brief }];
+                let (call, reading) = (pending.call, None);
+                return vec![Event::Delegated { thread, call, brief, reading }];
             }
-            Meaning::Plan(steps) if alone => {
+            Meaning::Plan(steps, decisions) if alone => {
                 let output = ToolOutput::text(ToolStatus::Done, "The plan is noted.");
-                return vec![Event::Planned { steps }, end(id, pending, output)];
+                return vec![Event::Planned { steps, decisions }, end(id, pending, output)];
             }
             Meaning::Finish { summary, success } if alone => {
                 return finish(run, id, thread, pending, &summary, success);

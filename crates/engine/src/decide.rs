@@ -1,11 +1,12 @@
 //! What follows from the state, one decision at a time.
 
 use cofferdam_types::{
-    CheckResult, Ending, Event, FailureKind, Limit, ModelFailure, RequestId, Role, ThreadId,
+    CheckResult, Ending, Event, FailureKind, Limit, ModelFailure, RequestId, Role, Span, ThreadId,
     Timestamp, Tokens, ToolOutput, ToolStatus,
 };
 
 use crate::calls;
+use crate::compact::{self, First};
 use crate::ledger;
 use crate::run::{Checks, Run, Stage};
 use crate::settings::Settings;
@@ -30,14 +31,23 @@ pub(crate) fn next(run: &Run, settings: &Settings, now: Timestamp) -> Vec<Event>
             ThreadState::Ready { attempt, not_before } if *not_before <= now => {
                 ask(run, settings, id, thread, *attempt)
             }
+            ThreadState::Summarised { attempt, span, text, not_before } if *not_before <= now => {
+                compact::judged(run, settings, id, thread, (*attempt, *span, text.as_deref()))
+            }
             ThreadState::Calling => calls::next(run, settings, id, thread),
             ThreadState::HandedIn { summary, success } => hand_in(run, thread, summary, *success),
             ThreadState::Refused { text } => {
                 let text = format!("{} {text}", words::CODER_REFUSED);
                 report(run, thread, ToolStatus::Failed, text)
             }
+            ThreadState::Broken { failure, .. } if thread.digest.is_some() => {
+                let text = format!("It could not be read: {}", failure.message);
+                report(run, thread, ToolStatus::Failed, text)
+            }
             ThreadState::Ready { .. }
             | ThreadState::Asked { .. }
+            | ThreadState::Summarising { .. }
+            | ThreadState::Summarised { .. }
             | ThreadState::Broken { .. }
             | ThreadState::Done => Vec::new(),
         };
@@ -58,6 +68,8 @@ fn verdict(run: &Run, now: Timestamp) -> Option<Ending> {
     }
     run.threads.iter().find_map(|thread| match &thread.state {
         ThreadState::Done => None,
+        // Whoever wanted it read is told.
+        ThreadState::Broken { .. } | ThreadState::Refused { .. } if thread.digest.is_some() => None,
         ThreadState::Broken { failure, attempts } => {
             let model = run.model(thread.role);
             let reason = words::model_failed(model, &failure.message, *attempts);
@@ -81,22 +93,35 @@ fn verdict(run: &Run, now: Timestamp) -> Option<Ending> {
 }
 
 fn ask(run: &Run, settings: &Settings, id: ThreadId, thread: &Thread, attempt: u32) -> Vec<Event> {
+    match compact::first(run, settings, id, thread) {
+        // Nothing is said twice there.
+        _ if thread.digest.is_some() => {}
+        First::Ask => {}
+        First::Wait => return Vec::new(),
+        First::Do(events) => return events,
+    }
     if let Err(limit) = ledger::allowance(run, settings, id) {
         return conclude(run, Ending::LimitReached { limit });
     }
-    vec![Event::ModelAsked {
-        thread: id,
-        request: RequestId(run.requests_made),
-        role: thread.role,
-        model: run.model(thread.role).clone(),
-        attempt,
-    }]
+    vec![asked(run, id, thread.role, attempt, None)]
+}
+
+/// The question that is put next.
+pub(crate) fn asked(
+    run: &Run,
+    thread: ThreadId,
+    role: Role,
+    attempt: u32,
+    span: Option<Span>,
+) -> Event {
+    let request = RequestId(run.requests_made);
+    Event::ModelAsked { thread, request, role, model: run.model(role).clone(), attempt, span }
 }
 
 /// A conversation has come to its end: the coder's result goes to whoever asked
 /// for it, the orchestrator's is judged.
 fn hand_in(run: &Run, thread: &Thread, summary: &str, success: bool) -> Vec<Event> {
-    if thread.role == Role::Coder {
+    if thread.serves.is_some() {
         let status = if success { ToolStatus::Done } else { ToolStatus::Failed };
         return report(run, thread, status, summary.to_owned());
     }
@@ -174,11 +199,11 @@ fn report(run: &Run, coder: &Thread, status: ToolStatus, text: String) -> Vec<Ev
 pub(crate) fn conclude(run: &Run, ending: Ending) -> Vec<Event> {
     let mut events = Vec::new();
     for (id, thread) in run.numbered_threads().collect::<Vec<_>>().into_iter().rev() {
-        if let ThreadState::Asked { request, .. } = thread.state {
+        if let Some((request, ..)) = thread.question() {
             events.push(abandon(request, "the job ended before the answer came", None));
         }
         for pending in &thread.calls {
-            if !matches!(pending.state, CallState::Ended(_)) {
+            if !matches!(pending.state, CallState::Ended(..)) {
                 events.push(Event::ToolEnded {
                     call: pending.call,
                     thread: id,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use cofferdam_types::{Limit, ModelFailure, Price, RequestId, ThreadId, Timestamp, Usd};
+use cofferdam_types::{Limit, ModelFailure, Price, RequestId, Span, ThreadId, Timestamp, Usd};
 
+use crate::compact;
 use crate::run::Run;
-use crate::settings::Settings;
-use crate::thread::Thread;
+use crate::settings::{RoleSettings, Settings};
+use crate::thread::{Thread, ThreadState};
 
 /// An answer that may have fewer tokens than this is not worth asking for.
 pub(crate) const SMALLEST: u32 = 256;
@@ -18,34 +19,78 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Bytes of text in a token, about.
-const BYTES_A_TOKEN: u64 = 4;
+pub(crate) const BYTES_A_TOKEN: u64 = 4;
+
+/// Bytes of a question for a summary besides what is summarised, about.
+const SUMMARY_FRAME: u64 = 4_000;
 
 /// How many tokens the next answer of a conversation may have, or which limit
 /// stands in its way.
 pub(crate) fn allowance(run: &Run, settings: &Settings, thread: ThreadId) -> Result<u32, Limit> {
-    let (budget, spent) = (&run.spec.budget, &run.spent);
     let Some(thread) = run.thread(thread) else { return Ok(SMALLEST) };
-    let role = settings.role(thread.role);
+    if let ThreadState::Summarising { span, attempt, .. } = thread.state {
+        return summary_allowance(run, settings, thread, (attempt, span));
+    }
+    let room = compact::room(run, settings, thread);
+    if let Some(digest) = &thread.digest {
+        let most = digest.longest(settings.summariser.window);
+        let reads = Reading { again: 0, cached: false, new: settings.summariser.window / 2 };
+        return affordable(run, &settings.summariser, most, reads);
+    }
+    // What the model has read before, by its own count, and what is new.
+    let now = thread.context.tokens(room.preface);
+    let counted = thread.context.counted().unwrap_or_default();
+    let before = counted.total().min(now);
+    let cached = counted.cache_read + counted.cache_write > 0;
+    let reads = Reading { again: before, cached, new: now - before };
+    affordable(run, settings.role(thread.role), room.output, reads)
+}
+
+/// The same for a summary of a part of it.
+pub(crate) fn summary_allowance(
+    run: &Run,
+    settings: &Settings,
+    thread: &Thread,
+    (attempt, span): (u32, Span),
+) -> Result<u32, Limit> {
+    // A summary that takes the last turn is of no use to anybody.
+    if run.spent.turns + 1 >= run.spec.budget.turns {
+        return Err(Limit::Turns);
+    }
+    let room = compact::room(run, settings, thread);
+    let text = thread.context.to_summarise(span, room, attempt);
+    let new = (text.len() as u64 + SUMMARY_FRAME) / BYTES_A_TOKEN;
+    // Room to think and to be a little too long; how long it may be is told and judged.
+    let Settings { summariser, .. } = settings;
+    let most = u64::from(summariser.max_output).min(summariser.window / 4);
+    let most = most.min(room.summary() * 4);
+    affordable(run, &settings.summariser, most, Reading { again: 0, cached: false, new })
+}
+
+/// What a model is about to read, in tokens.
+struct Reading {
+    again: u64,
+    /// Whether the provider has kept what is read again.
+    cached: bool,
+    new: u64,
+}
+
+fn affordable(run: &Run, role: &RoleSettings, most: u64, reads: Reading) -> Result<u32, Limit> {
+    let (budget, spent) = (&run.spec.budget, &run.spent);
     if spent.turns >= budget.turns {
         return Err(Limit::Turns);
     }
-    let mut most = u64::from(role.max_output);
-    // What the model has read before, by its own count, and what is new.
-    let before = thread.last_tokens.total();
-    let new = match before {
-        0 => (thread.weight + preface(run, settings, thread)) / BYTES_A_TOKEN,
-        _ => (thread.weight - thread.weight_read) / BYTES_A_TOKEN,
-    };
+    let mut most = most;
+    let Reading { again, cached, new } = reads;
     if let Some(tokens) = budget.tokens {
-        let left = tokens.saturating_sub(spent.tokens.total()).saturating_sub(before + new);
+        let left = tokens.saturating_sub(spent.tokens.total()).saturating_sub(again + new);
         most = at_least(left, Limit::Tokens)?.min(most);
     }
     if let (Some(cost), Some(price)) = (budget.cost, role.price) {
         let left = cost.minus(spent.cost);
         // Reading again is cheaper where the provider has kept what it read.
-        let cached = thread.last_tokens.cache_read + thread.last_tokens.cache_write > 0;
-        let again = if cached { price.cache_read } else { price.input };
-        let reading = again.times(before) + price.input.max(price.cache_write).times(new);
+        let rate = if cached { price.cache_read } else { price.input };
+        let reading = rate.times(again) + price.input.max(price.cache_write).times(new);
         if let Some(affordable) = left.minus(reading).nanos().checked_div(price.output.nanos()) {
             most = at_least(affordable, Limit::Cost)?.min(most);
         } else if left == Usd::ZERO && price != Price::FREE {
@@ -56,7 +101,7 @@ pub(crate) fn allowance(run: &Run, settings: &Settings, thread: ThreadId) -> Res
 }
 
 /// Bytes of what goes before a conversation: instructions and tools.
-fn preface(run: &Run, settings: &Settings, thread: &Thread) -> u64 {
+pub(crate) fn preface(run: &Run, settings: &Settings, thread: &Thread) -> u64 {
     let tools = settings
         .role(thread.role)
         .tools

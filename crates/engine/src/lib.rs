@@ -15,7 +15,9 @@
 mod apply;
 mod calls;
 mod commands;
+mod compact;
 mod decide;
+mod digest;
 mod ledger;
 mod policy;
 mod prompt;
@@ -31,4 +33,4 @@ pub use prompt::Prompt;
 pub use run::{ReplayError, Run};
 pub use settings::{RoleSettings, Settings};
 pub use step::{Effect, Input, Step, step};
-pub use tools::{coder_specs, orchestrator_specs};
+pub use tools::{coder_specs, digest_spec, orchestrator_specs};

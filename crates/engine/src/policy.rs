@@ -1,6 +1,6 @@
 //! What a call means, before anything is done about it.
 
-use cofferdam_types::{PlanStep, ToolSpec};
+use cofferdam_types::{PlanStep, ToolCall, ToolSpec};
 
 use crate::commands;
 use crate::thread::PendingCall;
@@ -21,8 +21,8 @@ pub(crate) enum Meaning {
     Nonsense(String),
     /// A tool is to be run.
     Tool(Access),
-    /// The plan is to be this.
-    Plan(Vec<PlanStep>),
+    /// The plan is to be this, with these decisions.
+    Plan(Vec<PlanStep>, Vec<String>),
     /// A coder is to be told this.
     Delegate(String),
     /// The work is handed in.
@@ -49,19 +49,29 @@ pub(crate) fn meaning(pending: &PendingCall, known: &[ToolSpec]) -> Meaning {
         Err(error) => return Meaning::Nonsense(format!("Not run: {error}. Send the call again.")),
     };
     let meant = match asked.name.as_str() {
-        tools::PLAN => tools::plan(arguments).map(Meaning::Plan),
+        tools::PLAN => {
+            tools::plan(arguments).map(|(steps, decisions)| Meaning::Plan(steps, decisions))
+        }
         tools::DELEGATE => tools::delegate(arguments).map(Meaning::Delegate),
         tools::FINISH => {
             tools::finish(arguments).map(|(summary, success)| Meaning::Finish { summary, success })
         }
+        // Loaded like any tool; what is loaded is then read by a model.
+        tools::DIGEST => tools::question(arguments).map(|_| Meaning::Tool(Access::Reads)),
         name => Ok(Meaning::Tool(access(name, &arguments))),
     };
     meant.unwrap_or_else(|error| Meaning::Nonsense(format!("Not run: {error}")))
 }
 
+/// Whether a call may have changed something.
+pub(crate) fn changes(asked: &ToolCall) -> bool {
+    let arguments = asked.arguments.object().unwrap_or_default();
+    access(&asked.name, &arguments) == Access::Changes
+}
+
 fn access(tool: &str, arguments: &serde_json::Map<String, serde_json::Value>) -> Access {
     let reads = match tool {
-        "read_file" | "list_files" | "search_files" => true,
+        "read_file" | "list_files" | "search_files" | "recall" | tools::DIGEST => true,
         "bash" => match arguments.get("command").and_then(|command| command.as_str()) {
             Some(command) => {
                 let background = arguments.get("background").and_then(|value| value.as_bool());

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cofferdam_context::Conversation;
 use cofferdam_types::{
     CallId, Cancel, CheckResult, Ending, Event, Instructions, JobSpec, LOG_VERSION, ModelName,
     PlanStep, Record, Role, SandboxId, Skill, Spent, ThreadId, Timestamp,
@@ -31,8 +32,9 @@ pub struct Run {
     /// Whether the process that works on it is about to stop.
     pub(crate) held: bool,
     pub(crate) spent: Spent,
-    /// When the last event was.
+    /// When the last event was, and its number.
     pub(crate) last_event: Timestamp,
+    pub(crate) last_seq: u64,
 }
 
 /// Where a job is.
@@ -103,7 +105,7 @@ impl Run {
     /// the same `spec`.
     #[must_use]
     pub fn new(spec: JobSpec, at: Timestamp) -> Self {
-        let opening = Thread::new(Role::Orchestrator, &spec.task, None);
+        let opening = Thread::new(Role::Orchestrator, &spec.task, None, 1);
         Self {
             spec,
             stage: Stage::Created,
@@ -120,6 +122,7 @@ impl Run {
             held: false,
             spent: Spent::default(),
             last_event: at,
+            last_seq: 1,
         }
     }
 
@@ -129,15 +132,45 @@ impl Run {
     /// When the records are not the beginning of a job's log.
     pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, ReplayError> {
         let mut records = records.into_iter();
-        let first = records.next().ok_or(ReplayError::Empty)?;
-        check_place(first, 1)?;
-        let Event::Created { spec } = &first.event else { return Err(ReplayError::NoBeginning) };
-        let mut run = Self::new(JobSpec::clone(spec), first.at);
-        for (expected, record) in (2..).zip(records) {
-            check_place(record, expected)?;
-            run.apply(record.at, &record.event);
+        let mut run = Self::begin(records.next().ok_or(ReplayError::Empty)?)?;
+        for record in records {
+            run.follow(record)?;
         }
         Ok(run)
+    }
+
+    /// The state after the first record of a log, for whoever has the log piece by piece.
+    ///
+    /// # Errors
+    /// When a job's log does not begin so.
+    pub fn begin(first: &Record) -> Result<Self, ReplayError> {
+        check_place(first, 1)?;
+        match &first.event {
+            Event::Created { spec } => Ok(Self::new(JobSpec::clone(spec), first.at)),
+            _ => Err(ReplayError::NoBeginning),
+        }
+    }
+
+    /// Takes in the next record of a log.
+    ///
+    /// # Errors
+    /// When another one should follow.
+    pub fn follow(&mut self, record: &Record) -> Result<(), ReplayError> {
+        check_place(record, self.last_seq + 1)?;
+        self.apply(record.at, &record.event);
+        Ok(())
+    }
+
+    /// When the last event was.
+    #[must_use]
+    pub fn last_event(&self) -> Timestamp {
+        self.last_event
+    }
+
+    /// The number of the last event.
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
     }
 
     /// What was asked for.
@@ -204,6 +237,17 @@ impl Run {
         &self.plan
     }
 
+    /// A conversation as its model sees it.
+    #[must_use]
+    pub fn conversation(&self, thread: ThreadId) -> Option<&Conversation> {
+        self.thread(thread).map(|thread| &thread.context)
+    }
+
+    /// The conversations that there are, the orchestrator's first.
+    pub fn conversations(&self) -> impl Iterator<Item = (ThreadId, Role)> {
+        self.numbered_threads().map(|(id, thread)| (id, thread.role))
+    }
+
     /// The time that processes have worked on it, up to this moment.
     pub(crate) fn elapsed(&self, now: Timestamp) -> Duration {
         self.spent.time + now.since(self.last_event)
@@ -226,6 +270,7 @@ impl Run {
         match role {
             Role::Orchestrator => &self.spec.orchestrator,
             Role::Coder => &self.spec.coder,
+            Role::Summariser => self.spec.summariser.as_ref().unwrap_or(&self.spec.orchestrator),
         }
     }
 }

@@ -12,6 +12,10 @@ pub struct Settings {
     pub orchestrator: RoleSettings,
     /// For the coder.
     pub coder: RoleSettings,
+    /// For whoever summarises.
+    pub summariser: RoleSettings,
+    /// Whether what was let go can be looked for.
+    pub recalls: bool,
     /// How often a question that failed is put again.
     pub retries: u32,
     /// How long to wait before the first time; each further wait is twice as
@@ -28,6 +32,8 @@ pub struct RoleSettings {
     pub price: Option<Price>,
     /// Tokens that one answer may have.
     pub max_output: u32,
+    /// Tokens that its model can take in and give out together.
+    pub window: u64,
 }
 
 impl Settings {
@@ -37,6 +43,7 @@ impl Settings {
         match role {
             Role::Orchestrator => &self.orchestrator,
             Role::Coder => &self.coder,
+            Role::Summariser => &self.summariser,
         }
     }
 }

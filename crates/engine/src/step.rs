@@ -6,15 +6,16 @@
 
 use cofferdam_types::{
     Answer, Budget, CallId, Cancel, CheckResult, Ending, Event, FileChange, Instructions,
-    ModelFailure, RequestId, Role, SandboxId, Skill, ThreadId, Timestamp, Tokens, ToolCall,
-    ToolOutput, ToolStatus,
+    ModelFailure, Reading, RequestId, Role, SandboxId, Skill, ThreadId, Timestamp, Tokens,
+    ToolCall, ToolOutput, ToolStatus,
 };
 
 use crate::decide;
 use crate::ledger;
 use crate::run::{Checks, Run, Stage};
 use crate::settings::Settings;
-use crate::thread::{CallState, ThreadState};
+use crate::thread::{CallState, Offer, Thread, ThreadState};
+use crate::tools;
 use crate::words;
 
 /// A fact from outside.
@@ -97,6 +98,20 @@ pub enum Input {
         /// What became of it.
         output: ToolOutput,
     },
+    /// Something long was kept apart, to be read piece by piece.
+    Loaded {
+        /// The call that asked for it.
+        call: CallId,
+        /// Where it is.
+        reading: Reading,
+    },
+    /// What was let go was looked for.
+    Offered {
+        /// The conversation.
+        thread: ThreadId,
+        /// What was found, in words for the model; nothing, if nothing was.
+        text: String,
+    },
     /// The checks have ended.
     Checked {
         /// What they found; they stop at the first that fails.
@@ -162,6 +177,14 @@ pub enum Effect {
         /// What to call, with what.
         tool: ToolCall,
     },
+    /// Look for what was let go and may be needed next; [`Input::Offered`] whatever comes
+    /// of it.
+    Recall {
+        /// The conversation.
+        thread: ThreadId,
+        /// What it is about now.
+        words: String,
+    },
     /// Run the checks, in a fork of the workspace.
     Check,
     /// Send [`Input::Woken`] at this moment, or later.
@@ -180,7 +203,7 @@ impl Effect {
             | Self::AskModel { .. }
             | Self::RunTool { .. }
             | Self::Check => true,
-            Self::WakeAt(_) | Self::Deliver => false,
+            Self::WakeAt(_) | Self::Deliver | Self::Recall { .. } => false,
         }
     }
 }
@@ -276,6 +299,12 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
             let cost = settings.role(role).price.map(|price| price.of(tokens));
             vec![Event::ModelUsed { request, tokens, cost }]
         }
+        (Stage::Working, Input::Loaded { call, reading }) => loaded(run, call, reading),
+        (Stage::Working, Input::Offered { thread, text })
+            if run.thread(thread).is_some_and(|thread| thread.offer == Offer::Awaited) =>
+        {
+            vec![Event::Offered { thread, text }]
+        }
         (Stage::Working | Stage::Ending(_), Input::Note { text }) => vec![Event::Noted { text }],
         (Stage::Created | Stage::Working | Stage::Ended(_), Input::BudgetChanged { budget }) => {
             vec![Event::BudgetChanged { budget }]
@@ -307,7 +336,7 @@ fn take_up(
         return events;
     }
     for (id, thread) in run.numbered_threads() {
-        if let ThreadState::Asked { request, .. } = thread.state {
+        if let Some((request, ..)) = thread.question() {
             let why = "the process that had asked was gone before the answer was stored";
             events.push(decide::abandon(request, why, Some(now)));
         }
@@ -331,12 +360,19 @@ fn take_up(
 
 /// The role and the attempt of a question that is under way.
 fn asked(run: &Run, question: RequestId) -> Option<(Role, u32)> {
-    run.threads.iter().find_map(|thread| match thread.state {
-        ThreadState::Asked { request, attempt } if request == question => {
-            Some((thread.role, attempt))
-        }
-        _ => None,
-    })
+    let mut questions = run.threads.iter().filter_map(Thread::question);
+    questions.find(|(request, ..)| *request == question).map(|(_, attempt, role)| (role, attempt))
+}
+
+/// What was loaded is read by a conversation of its own.
+fn loaded(run: &Run, call: CallId, reading: Reading) -> Vec<Event> {
+    let pending = run.threads.iter().flat_map(|thread| &thread.calls);
+    let mut pending = pending.filter(|pending| pending.state == CallState::Running);
+    let Some(pending) = pending.find(|pending| pending.call == call) else { return Vec::new() };
+    let arguments = pending.asked.arguments.object().unwrap_or_default();
+    let brief = tools::question(arguments).unwrap_or_default();
+    let thread = ThreadId(u32::try_from(run.threads.len()).unwrap_or(u32::MAX));
+    vec![Event::Delegated { thread, call, brief, reading: Some(reading) }]
 }
 
 /// The end of a tool that runs.
@@ -372,7 +408,10 @@ fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec
             effects.extend(ledger::deadline(run, now).map(Effect::WakeAt));
             // Whoever was to wake the process before us is gone with it.
             effects.extend(run.threads.iter().filter_map(|thread| match thread.state {
-                ThreadState::Ready { not_before, .. } if not_before > now => {
+                ThreadState::Ready { not_before, .. }
+                | ThreadState::Summarised { not_before, .. }
+                    if not_before > now =>
+                {
                     Some(Effect::WakeAt(not_before))
                 }
                 _ => None,
@@ -395,6 +434,9 @@ fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec
             tool.map(|tool| Effect::RunTool { call: *call, thread: *thread, tool })
                 .into_iter()
                 .collect()
+        }
+        Event::RecallAsked { thread, words } => {
+            vec![Effect::Recall { thread: *thread, words: words.clone() }]
         }
         Event::CheckStarted { .. } => vec![Effect::Check],
         Event::Ending { .. } => vec![Effect::Deliver],

@@ -2,14 +2,23 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use cofferdam_context::{Call, Conversation};
 use cofferdam_types::{
-    Answer, Block, CallId, Content, Message, ModelFailure, RequestId, Role, StopReason, Timestamp,
-    Tokens, ToolCall, ToolOutput, ToolResult, ToolStatus,
+    Answer, Block, CallId, Content, FailureKind, ModelFailure, RequestId, Role, Span, StopReason,
+    Timestamp, ToolCall, ToolOutput, ToolResult, ToolStatus,
 };
 
+use crate::digest::Digest;
+use crate::policy;
 use crate::repetition::Repetition;
 use crate::tools;
 use crate::words;
+
+/// So often in a row a provider may find a conversation too long.
+const MOST_REFUSALS: u32 = 4;
+
+/// After this attempt a summary is asked for no more.
+const LAST_ATTEMPT: u32 = u32::MAX - 1;
 
 /// One conversation with a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,11 +26,9 @@ pub(crate) struct Thread {
     pub(crate) role: Role,
     /// The call that waits for what comes of this.
     pub(crate) serves: Option<CallId>,
-    /// What was said so far; all of it goes into the next question.
-    pub(crate) messages: Vec<Message>,
-    /// What is to be said to the model before it is asked again.
-    pub(crate) pending_words: Vec<String>,
-    /// Whether some of that is from the user.
+    /// What goes into the next question.
+    pub(crate) context: Conversation,
+    /// Whether the user has said something that the model was not asked about yet.
     pub(crate) user_waits: bool,
     pub(crate) state: ThreadState,
     /// The calls of the last answer, while not all have ended.
@@ -30,11 +37,21 @@ pub(crate) struct Thread {
     pub(crate) repetition: Repetition,
     /// Answers in a row that brought nothing.
     pub(crate) fruitless: u32,
-    /// Bytes of all messages, and of those that the model has read before.
-    pub(crate) weight: u64,
-    pub(crate) weight_read: u64,
-    /// What the last answer used.
-    pub(crate) last_tokens: Tokens,
+    /// Whether something that was let go is to be looked for before the next question.
+    pub(crate) offer: Offer,
+    /// What is being read, where that is all it is about.
+    pub(crate) digest: Option<Digest>,
+}
+
+/// Whether what was let go is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// It is not.
+    Nothing,
+    /// It is to be.
+    Due,
+    /// It is being looked for.
+    Awaited,
 }
 
 /// Where a conversation is.
@@ -44,6 +61,10 @@ pub(crate) enum ThreadState {
     Ready { attempt: u32, not_before: Timestamp },
     /// The model is being asked.
     Asked { request: RequestId, attempt: u32 },
+    /// A part of it is being summarised.
+    Summarising { request: RequestId, attempt: u32, span: Span },
+    /// A summary has come, or none, and is to be judged from this moment on.
+    Summarised { attempt: u32, span: Span, text: Option<String>, not_before: Timestamp },
     /// The calls of its last answer are being dealt with.
     Calling,
     /// It has said its last word.
@@ -72,43 +93,108 @@ pub(crate) struct PendingCall {
 pub(crate) enum CallState {
     Queued,
     Running,
-    Ended(ToolOutput),
+    /// It ended so, with this event.
+    Ended(ToolOutput, u64),
 }
 
 impl Thread {
-    pub(crate) fn new(role: Role, opening: &str, serves: Option<CallId>) -> Self {
-        let mut thread = Self {
+    /// `seq` is the event that it begins with.
+    pub(crate) fn new(role: Role, opening: &str, serves: Option<CallId>, seq: u64) -> Self {
+        Self {
             role,
             serves,
-            messages: Vec::new(),
-            pending_words: Vec::new(),
+            context: Conversation::new(seq, opening),
             user_waits: false,
             state: ThreadState::ready(),
             calls: Vec::new(),
             repetition: Repetition::default(),
             fruitless: 0,
-            weight: 0,
-            weight_read: 0,
-            last_tokens: Tokens::default(),
-        };
-        thread.push(Message::user(opening));
-        thread
+            offer: Offer::Nothing,
+            digest: None,
+        }
     }
 
-    /// Puts what is to be said into the conversation.
-    pub(crate) fn speak(&mut self) {
-        if self.pending_words.is_empty() {
+    /// The question that is under way: its name, which time it is put, and by whom it is
+    /// answered.
+    pub(crate) fn question(&self) -> Option<(RequestId, u32, Role)> {
+        match self.state {
+            ThreadState::Asked { request, attempt } => Some((request, attempt, self.role)),
+            ThreadState::Summarising { request, attempt, .. } => {
+                Some((request, attempt, Role::Summariser))
+            }
+            _ => None,
+        }
+    }
+
+    /// The model is asked, about everything that was to be said.
+    pub(crate) fn ask(&mut self) {
+        self.user_waits = false;
+        self.context.ask();
+    }
+
+    /// Takes an answer, or a summary. `next_call` numbers the answer's calls.
+    pub(crate) fn hear_any(
+        &mut self,
+        seq: u64,
+        answer: &Answer,
+        next_call: impl FnMut() -> CallId,
+    ) {
+        if let Some(digest) = &mut self.digest {
+            self.state = match digest.note(&answer.text()) {
+                Some(summary) => ThreadState::HandedIn { summary, success: true },
+                None => ThreadState::ready(),
+            };
             return;
         }
-        self.user_waits = false;
-        let content: Vec<Content> = self.pending_words.drain(..).map(Content::text).collect();
-        self.push(Message::User { content });
+        let ThreadState::Summarising { attempt, span, .. } = self.state else {
+            return self.hear(seq, answer, next_call);
+        };
+        // One that was cut at the limit lacks its end.
+        let text = (answer.stop == StopReason::Done).then(|| answer.text());
+        self.state = ThreadState::Summarised { attempt, span, text, not_before: Timestamp(0) };
+    }
+
+    /// The model has not answered. It is asked again then, or not at all.
+    pub(crate) fn fail(&mut self, failure: &ModelFailure, retry_at: Option<Timestamp>) {
+        // That nobody waited for an answer is not the model's fault.
+        let counts = u32::from(failure.kind != FailureKind::Abandoned);
+        match self.state {
+            ThreadState::Summarising { attempt, span, .. } => {
+                let attempt = match (failure.kind, retry_at) {
+                    (FailureKind::Abandoned, _) => attempt.saturating_sub(1),
+                    // It is shown less next time.
+                    (FailureKind::TooLong, _) | (_, Some(_)) => attempt,
+                    // Asking again would not help.
+                    (_, None) => LAST_ATTEMPT,
+                };
+                let not_before = retry_at.unwrap_or_default();
+                self.state = ThreadState::Summarised { attempt, span, text: None, not_before };
+            }
+            ThreadState::Asked { .. }
+                if failure.kind == FailureKind::TooLong
+                    && self.context.refusals() < MOST_REFUSALS =>
+            {
+                self.context.refuse();
+                self.state = ThreadState::ready();
+            }
+            ThreadState::Asked { attempt, .. } => {
+                self.state = match retry_at {
+                    Some(at) => ThreadState::Ready { attempt: attempt + counts, not_before: at },
+                    None => ThreadState::Broken { failure: failure.clone(), attempts: attempt },
+                };
+            }
+            _ => {}
+        }
     }
 
     /// Takes an answer. `next_call` numbers its calls.
-    pub(crate) fn hear(&mut self, answer: &Answer, mut next_call: impl FnMut() -> CallId) {
-        self.last_tokens = answer.tokens;
-        self.weight_read = self.weight;
+    pub(crate) fn hear(
+        &mut self,
+        seq: u64,
+        answer: &Answer,
+        mut next_call: impl FnMut() -> CallId,
+    ) {
+        self.context.count(answer.tokens);
         let says_something = answer.blocks.iter().any(|block| match block {
             Block::Text { text } => !text.trim().is_empty(),
             Block::Thinking { .. } => false,
@@ -117,15 +203,16 @@ impl Thread {
         if !says_something && answer.stop != StopReason::Refused {
             // A message of nothing is refused by providers, so it is not kept.
             self.fruitless += 1;
-            self.pending_words.push(match answer.stop {
-                StopReason::OutputLimit => words::CUT_ANSWER.to_owned(),
-                _ => words::EMPTY_ANSWER.to_owned(),
-            });
+            let words = match answer.stop {
+                StopReason::OutputLimit => words::CUT_ANSWER,
+                _ => words::EMPTY_ANSWER,
+            };
+            self.context.tell(seq, words);
             self.state = ThreadState::ready();
             return;
         }
         if says_something {
-            self.push(Message::Model { blocks: answer.blocks.clone() });
+            self.context.answer(seq, answer.blocks.clone());
         }
         let cut = answer.stop == StopReason::OutputLimit;
         self.calls = answer
@@ -142,7 +229,7 @@ impl Thread {
             _ if !self.calls.is_empty() => ThreadState::Calling,
             StopReason::OutputLimit => {
                 self.fruitless += 1;
-                self.pending_words.push(words::CUT_ANSWER.to_owned());
+                self.context.tell(seq, words::CUT_ANSWER);
                 ThreadState::ready()
             }
             // It cannot have answered what the user has said meanwhile.
@@ -158,13 +245,13 @@ impl Thread {
 
     /// Takes the output of a call; with that of the last one, all of them go into
     /// the conversation.
-    pub(crate) fn end_call(&mut self, call: CallId, output: &ToolOutput) {
+    pub(crate) fn end_call(&mut self, seq: u64, call: CallId, output: &ToolOutput) {
         for pending in &mut self.calls {
             if pending.call == call {
-                pending.state = CallState::Ended(output.clone());
+                pending.state = CallState::Ended(output.clone(), seq);
             }
         }
-        if self.calls.iter().any(|pending| !matches!(pending.state, CallState::Ended(_))) {
+        if self.calls.iter().any(|pending| !matches!(pending.state, CallState::Ended(..))) {
             return;
         }
         let calls = std::mem::take(&mut self.calls);
@@ -172,9 +259,9 @@ impl Thread {
         let fruitful = calls.iter().any(|pending| !pending.cut);
         self.fruitless = if fruitful { 0 } else { self.fruitless + 1 };
         self.state = self.last_word(&calls).unwrap_or_else(ThreadState::ready);
-        self.push(Message::Tools { results: calls.into_iter().filter_map(result).collect() });
+        self.context.results(calls.iter().filter_map(result).collect());
         if self.repetition.warns() {
-            self.pending_words.push(words::REPEATING.to_owned());
+            self.context.tell(seq, words::REPEATING);
         }
     }
 
@@ -183,7 +270,7 @@ impl Thread {
     fn last_word(&self, calls: &[PendingCall]) -> Option<ThreadState> {
         self.serves?;
         calls.iter().find_map(|pending| match &pending.state {
-            CallState::Ended(output) if pending.asked.name == tools::FINISH => {
+            CallState::Ended(output, _) if pending.asked.name == tools::FINISH => {
                 let success = match output.status {
                     ToolStatus::Done => true,
                     ToolStatus::Failed => false,
@@ -194,11 +281,6 @@ impl Thread {
             }
             _ => None,
         })
-    }
-
-    fn push(&mut self, message: Message) {
-        self.weight += weight(&message);
-        self.messages.push(message);
     }
 }
 
@@ -213,7 +295,7 @@ fn round(calls: &[PendingCall]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for pending in calls {
         (&pending.asked.name, &pending.asked.arguments.0).hash(&mut hasher);
-        if let CallState::Ended(output) = &pending.state {
+        if let CallState::Ended(output, _) = &pending.state {
             (output.status as u8).hash(&mut hasher);
             for content in &output.content {
                 match content {
@@ -226,37 +308,19 @@ fn round(calls: &[PendingCall]) -> u64 {
     hasher.finish()
 }
 
-fn result(pending: PendingCall) -> Option<ToolResult> {
-    let CallState::Ended(output) = pending.state else { return None };
-    Some(ToolResult {
-        id: pending.asked.id,
-        content: output.content,
-        failed: output.status != ToolStatus::Done,
-    })
-}
-
-/// About how many bytes of text a message is worth.
-fn weight(message: &Message) -> u64 {
-    /// A picture costs about as much as this much text, whatever its size.
-    const PICTURE: u64 = 6_000;
-    let content = |content: &Content| match content {
-        Content::Text { text } => text.len() as u64,
-        Content::Image { .. } => PICTURE,
+fn result(pending: &PendingCall) -> Option<(Call<'_>, ToolResult)> {
+    let CallState::Ended(output, seq) = &pending.state else { return None };
+    let call = Call {
+        seq: *seq,
+        tool: &pending.asked.name,
+        arguments: &pending.asked.arguments.0,
+        status: output.status,
+        changes: policy::changes(&pending.asked),
     };
-    match message {
-        Message::User { content: parts } => parts.iter().map(content).sum(),
-        Message::Tools { results } => {
-            results.iter().flat_map(|result| result.content.iter().map(content)).sum()
-        }
-        Message::Model { blocks } => blocks
-            .iter()
-            .map(|block| match block {
-                Block::Text { text } => text.len() as u64,
-                Block::Thinking { text, seal } => {
-                    (text.len() + seal.as_ref().map_or(0, |seal| seal.data.len())) as u64
-                }
-                Block::ToolCall(call) => (call.name.len() + call.arguments.0.len()) as u64,
-            })
-            .sum(),
-    }
+    let result = ToolResult {
+        id: pending.asked.id.clone(),
+        content: output.content.clone(),
+        failed: output.status != ToolStatus::Done,
+    };
+    Some((call, result))
 }

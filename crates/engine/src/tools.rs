@@ -1,6 +1,7 @@
 //! The tools that the loop itself provides: they touch no file and no process.
 
 mod delegate;
+mod digest;
 mod finish;
 mod plan;
 
@@ -9,6 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub(crate) use delegate::{DELEGATE, delegate};
+pub use digest::digest_spec;
+pub(crate) use digest::{DIGEST, question};
 pub(crate) use finish::{FINISH, finish};
 pub(crate) use plan::{PLAN, plan};
 

@@ -34,6 +34,9 @@ pub(crate) const TAKEN_UP_AGAIN: &str = "The run was interrupted here and has be
      in a new sandbox. /workspace is as it was left; background processes, files elsewhere, and \
      the shell's directory and variables are gone.";
 
+pub(crate) const TOO_LONG: &str = "the conversation does not fit into what the model can read, and \
+     nothing is left that could be cut. Use a model with a larger window";
+
 pub(crate) const USER_SPOKE: &str = "Not accepted yet: the user has said something meanwhile. Read \
      it first.";
 

@@ -31,6 +31,7 @@ fn created() -> Event {
             task: TASK.to_owned(),
             orchestrator: name(),
             coder: name(),
+            summariser: None,
             budget: Budget { turns: 10, tokens: None, cost: None, time: None },
             checks: Vec::new(),
             attempts: 1,
@@ -51,7 +52,7 @@ fn created() -> Event {
 
 fn delegated(thread: u32, brief: &str) -> Event {
     let thread = ThreadId(thread);
-    Event::Delegated { thread, call: CallId(thread.0.into()), brief: brief.to_owned() }
+    Event::Delegated { thread, call: CallId(thread.0.into()), brief: brief.to_owned(), reading: None }
 }
 
 fn asked(thread: u32, request: u32) -> Event {
@@ -61,6 +62,7 @@ fn asked(thread: u32, request: u32) -> Event {
         role: Role::Orchestrator,
         model: ModelName("other/model".to_owned()),
         attempt: 1,
+        span: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod error;
 mod family;
 mod price;
 mod request;
+mod window;
 mod wire;
 
 pub use assembler::Assembler;
@@ -15,4 +16,5 @@ pub use error::ModelError;
 pub use family::Family;
 pub use price::PriceTable;
 pub use request::{Delta, DeltaStream, Model, Request};
+pub use window::window;
 pub use wire::Wire;

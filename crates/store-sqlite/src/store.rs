@@ -59,6 +59,11 @@ impl Store for SqliteStore {
         Box::pin(async { Ok(self.about.clone()) })
     }
 
+    /// It is a file in the data directory of one server.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn submit(&self, job: NewJob) -> Answer<'_, Submitted> {
         Box::pin(async move {
             let first = line(&job.first_record())?;

@@ -24,6 +24,12 @@ pub trait Store: Send + Sync {
     /// hangs on, each as a name and a value.
     fn about(&self) -> Answer<'_, About>;
 
+    /// Whether servers with data directories of their own may share it, so that a job can
+    /// move from one to another.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     /// Keeps a new job: its row, its first event and its key, all or none.
     ///
     /// A key that is known is answered first, however much waits; it outlives its

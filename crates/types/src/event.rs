@@ -95,14 +95,18 @@ pub enum Event {
         /// The words.
         text: String,
     },
-    /// A conversation with a coder began, because a call delegated to it.
+    /// A conversation with a coder began, because a call delegated to it; or the reading of
+    /// something long.
     Delegated {
         /// The new conversation.
         thread: ThreadId,
         /// The call that waits for its result.
         call: CallId,
-        /// What the coder was told.
+        /// What the coder was told, or what is to be found out.
         brief: String,
+        /// What is to be read, where it is that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reading: Option<Reading>,
     },
     /// A model is about to be asked.
     ModelAsked {
@@ -116,6 +120,9 @@ pub enum Event {
         model: ModelName,
         /// 1, and one more each time the same question is put again.
         attempt: u32,
+        /// What is to be summarised, where it is that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        span: Option<Span>,
     },
     /// A model has answered, whole.
     ModelAnswered {
@@ -174,6 +181,9 @@ pub enum Event {
     Planned {
         /// Its steps.
         steps: Vec<PlanStep>,
+        /// What was decided on the way and has to hold to the end.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        decisions: Vec<String>,
     },
     /// The work was handed in; the checks are about to run, all of them, in a
     /// fork of the workspace.
@@ -199,6 +209,31 @@ pub enum Event {
         orchestrator: ModelName,
         /// The one that writes code.
         coder: ModelName,
+    },
+    /// A conversation has become shorter. What was cut stays in the log.
+    ContextCut {
+        /// The conversation.
+        thread: ThreadId,
+        /// How.
+        cut: Cut,
+        /// Bytes that pinned facts may take from here on.
+        pinned: u64,
+        /// About how many tokens its next question would have had, and has now.
+        tokens: (u64, u64),
+    },
+    /// What was let go and may be needed next is about to be looked for.
+    RecallAsked {
+        /// The conversation.
+        thread: ThreadId,
+        /// What it is about now.
+        words: String,
+    },
+    /// It was found, or not; it goes before the next question.
+    Offered {
+        /// The conversation.
+        thread: ThreadId,
+        /// The words; nothing, if nothing was found.
+        text: String,
     },
     /// Something was cut, dropped, weakened or repeated, in words.
     Noted {
@@ -232,6 +267,64 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delivery_problem: Option<String>,
     },
+}
+
+/// A part of a conversation that is replaced by a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+pub enum Span {
+    /// The oldest messages: those of events up to this one.
+    Messages {
+        /// The number of the last event.
+        through: u64,
+    },
+    /// The oldest summaries.
+    Summaries {
+        /// How many.
+        count: u32,
+    },
+}
+
+/// Something too long to be read at once, kept apart in pieces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// What to read it by.
+    pub handle: String,
+    /// How many pieces it has.
+    pub pieces: u32,
+}
+
+/// How a conversation was shortened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum Cut {
+    /// Texts longer than this, of events up to this one, were cut to their beginning and
+    /// end, and reads that later ones have made useless were left out.
+    Pruned {
+        /// The number of the last event.
+        through: u64,
+        /// Bytes that stay of a text.
+        keep: u64,
+    },
+    /// A part was replaced by a summary.
+    Summarised {
+        /// Which part.
+        span: Span,
+        /// The summary.
+        summary: String,
+        /// Who wrote it.
+        by: Summariser,
+    },
+}
+
+/// Who wrote a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Summariser {
+    /// The model of that role.
+    Model,
+    /// We, by rule: no model would do it well.
+    Rule,
 }
 
 /// A file of instructions found in the workspace.

@@ -1,6 +1,7 @@
 //! The log's format, pinned: what this release writes, and that it reads what
 //! every earlier one wrote.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::{Arguments, Block, Budget, JobId, Limits, Network, Place, Seal, StopR
 /// Lines that release 0.1 wrote, one for each event it knew.
 const VERSION_1: &str = include_str!("../golden/events-v1.jsonl");
 
-/// One event of each kind, with every field filled.
+/// At least one event of each kind, with every field filled.
 fn samples() -> Vec<Event> {
     let thread = ThreadId(1);
     let request = RequestId(4);
@@ -28,6 +29,7 @@ fn samples() -> Vec<Event> {
         task: "make it work".to_owned(),
         orchestrator: ModelName("anthropic/x".to_owned()),
         coder: ModelName("openai/y".to_owned()),
+        summariser: None,
         budget: budget.clone(),
         checks: vec!["make test".to_owned()],
         attempts: 3,
@@ -64,7 +66,7 @@ fn samples() -> Vec<Event> {
         took,
     };
     let id = "toolu_1".to_owned();
-    vec![
+    let mut samples = vec![
         Event::Created { spec: Box::new(spec) },
         Event::TakenUp { version: "0.1.0".to_owned(), only_delivers: true },
         Event::SandboxOpened {
@@ -86,13 +88,14 @@ fn samples() -> Vec<Event> {
             }],
         },
         Event::UserSaid { text: "and a README".to_owned() },
-        Event::Delegated { thread, call, brief: "write a.py".to_owned() },
+        Event::Delegated { thread, call, brief: "write a.py".to_owned(), reading: None },
         Event::ModelAsked {
             thread,
             request,
             role: Role::Coder,
             model: ModelName("openai/y".to_owned()),
             attempt: 2,
+            span: None,
         },
         Event::ModelAnswered { request, answer, cost: Some(Usd::from_nanos(12)) },
         Event::ModelFailed {
@@ -111,6 +114,7 @@ fn samples() -> Vec<Event> {
         Event::ToolEnded { call, thread, id, output },
         Event::Planned {
             steps: vec![PlanStep { step: "write".to_owned(), status: StepStatus::InProgress }],
+            decisions: Vec::new(),
         },
         Event::CheckStarted { attempt: 1 },
         Event::CheckEnded {
@@ -149,6 +153,34 @@ fn samples() -> Vec<Event> {
         },
         Event::Paused,
         Event::Resumed,
+    ];
+    samples.extend(context_samples());
+    samples
+}
+
+/// Events about what a model is shown, with the fields that others got with them.
+fn context_samples() -> Vec<Event> {
+    let thread = ThreadId(1);
+    let cut = |cut, tokens| Event::ContextCut { thread, cut, pinned: 9_000, tokens };
+    let summarised = |span, by| Cut::Summarised { span, summary: "it works".to_owned(), by };
+    vec![
+        Event::ModelAsked {
+            thread,
+            request: RequestId(5),
+            role: Role::Summariser,
+            model: ModelName("openai/small".to_owned()),
+            attempt: 1,
+            span: Some(Span::Messages { through: 40 }),
+        },
+        Event::Planned {
+            steps: vec![PlanStep { step: "write".to_owned(), status: StepStatus::Completed }],
+            decisions: vec!["tabs, not spaces".to_owned()],
+        },
+        cut(Cut::Pruned { through: 40, keep: 1_600 }, (9_000, 7_000)),
+        cut(summarised(Span::Messages { through: 40 }, Summariser::Model), (7_000, 3_000)),
+        cut(summarised(Span::Summaries { count: 2 }, Summariser::Rule), (3_000, 2_000)),
+        Event::RecallAsked { thread, words: "the parser".to_owned() },
+        Event::Offered { thread, text: "#12: the parser is in a.rs".to_owned() },
     ]
 }
 
@@ -199,9 +231,12 @@ fn every_kind_of_event_is_pinned() {
         Event::Ended { .. } => 20,
         Event::Paused => 21,
         Event::Resumed => 22,
+        Event::ContextCut { .. } => 23,
+        Event::RecallAsked { .. } => 24,
+        Event::Offered { .. } => 25,
     };
-    let places: Vec<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..23).collect::<Vec<_>>());
+    let places: BTreeSet<usize> = samples().iter().map(place).collect();
+    assert_eq!(places, (0..26).collect::<BTreeSet<_>>());
 }
 
 #[test]

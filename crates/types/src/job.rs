@@ -19,6 +19,9 @@ pub struct JobSpec {
     pub orchestrator: ModelName,
     /// The model that writes code when it is delegated to.
     pub coder: ModelName,
+    /// The model that writes summaries; the one that plans, if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summariser: Option<ModelName>,
     /// What it may use up.
     pub budget: Budget,
     /// Commands that prove the work done, for a shell in the workspace.
@@ -74,4 +77,6 @@ pub enum Role {
     Orchestrator,
     /// Writes code for one instruction.
     Coder,
+    /// Writes summaries of what no longer fits before a model.
+    Summariser,
 }

@@ -21,9 +21,9 @@ pub use conversation::{
     Tokens, ToolCall, ToolResult, ToolSpec,
 };
 pub use event::{
-    Cancel, ChangeKind, CheckResult, Ending, Event, FailureKind, FileChange, Instructions,
-    LOG_VERSION, Limit, ModelFailure, PlanStep, Record, Rest, Skill, Spent, StepStatus, Timestamp,
-    ToolOutput, ToolStatus,
+    Cancel, ChangeKind, CheckResult, Cut, Ending, Event, FailureKind, FileChange, Instructions,
+    LOG_VERSION, Limit, ModelFailure, PlanStep, Reading, Record, Rest, Skill, Span, Spent,
+    StepStatus, Summariser, Timestamp, ToolOutput, ToolStatus,
 };
 pub use ids::{CallId, JobId, RequestId, SandboxId, ThreadId};
 pub use job::{Budget, JobSpec, Place, Role};

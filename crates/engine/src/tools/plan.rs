@@ -10,11 +10,16 @@ pub(crate) const PLAN: &str = "plan";
 /// Steps that a plan has at most; more are no plan.
 const MOST_STEPS: usize = 50;
 
+/// Decisions of one plan at most, and bytes of each: they stay before the model for good.
+const MOST_DECISIONS: usize = 30;
+const LONGEST_DECISION: usize = 500;
+
 pub(crate) fn spec() -> ToolSpec {
     ToolSpec {
         name: PLAN.to_owned(),
         description: "Write down or update the plan, whole, when a task has several steps. One \
-                      step is in progress at a time."
+                      step is in progress at a time. Decisions and constraints that must hold to \
+                      the end go into `decisions`: they are never forgotten."
             .to_owned(),
         schema: json!({
             "type": "object",
@@ -30,23 +35,33 @@ pub(crate) fn spec() -> ToolSpec {
                         "required": ["step", "status"],
                     },
                 },
+                "decisions": { "type": "array", "items": { "type": "string" } },
             },
             "required": ["steps"],
         }),
     }
 }
 
-/// The plan that the arguments are.
-pub(crate) fn plan(arguments: Map<String, Value>) -> Result<Vec<PlanStep>, String> {
+/// The plan that the arguments are, and what was decided.
+pub(crate) fn plan(arguments: Map<String, Value>) -> Result<(Vec<PlanStep>, Vec<String>), String> {
     #[derive(Deserialize)]
     struct Plan {
         steps: Vec<PlanStep>,
+        #[serde(default)]
+        decisions: Vec<String>,
     }
-    let Plan { steps } = super::read(arguments)?;
+    let Plan { steps, decisions } = super::read(arguments)?;
+    let longest = decisions.iter().map(String::len).max().unwrap_or(0);
+    if decisions.len() > MOST_DECISIONS || longest > LONGEST_DECISION {
+        return Err(format!(
+            "there are at most {MOST_DECISIONS} decisions at a time, of {LONGEST_DECISION} bytes \
+             each."
+        ));
+    }
     if steps.len() > MOST_STEPS {
         return Err(format!("a plan has at most {MOST_STEPS} steps, this has {}.", steps.len()));
     }
-    Ok(steps)
+    Ok((steps, decisions))
 }
 
 #[cfg(test)]
@@ -56,7 +71,7 @@ mod tests {
     use super::*;
 
     fn read(value: Value) -> Result<Vec<PlanStep>, String> {
-        plan(value.as_object().unwrap().clone())
+        plan(value.as_object().unwrap().clone()).map(|(steps, _)| steps)
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn results_reach_the_model_in_the_order_of_the_calls() {
     world.answer(calls(&[("read_file", r#"{"path":"a"}"#), ("read_file", r#"{"path":"b"}"#)]));
     world.done(CallId(2), "second");
     world.done(CallId(1), "first");
-    let prompt = world.run.prompt(ThreadId(0));
+    let prompt = world.run.prompt(&world.settings, ThreadId(0));
     let Some(Message::Tools { results }) = prompt.messages.last() else { panic!("no results") };
     let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
     assert_eq!(ids, ["id0", "id1"]);

@@ -108,6 +108,10 @@ fn reply(effect: &Effect, how: u8) -> Input {
             Input::ModelAnswered { request: *request, answer: answer(how) }
         }
         Effect::RunTool { call, .. } => Input::ToolEnded { call: *call, output: output(how) },
+        Effect::Recall { thread, .. } => {
+            let text = if how.is_multiple_of(2) { String::new() } else { "found".to_owned() };
+            Input::Offered { thread: *thread, text }
+        }
         Effect::Check => Input::Checked { results: vec![check(i32::from(how % 2))] },
         Effect::WakeAt(_) => Input::Woken,
         Effect::Deliver => Input::Delivered {
@@ -188,7 +192,7 @@ impl Watched {
             assert!(!(rests && effect.starts_work()), "while it rests came {effect:?}");
             assert!(!(self.cancelled && effect.starts_work()), "after a cancel came {effect:?}");
             if let Effect::AskModel { thread, .. } = effect {
-                well_formed(self.world.run.prompt(*thread).messages);
+                well_formed(&self.world.run.prompt(&self.world.settings, *thread).messages);
             }
         }
         assert_eq!(Run::replay(&self.world.log).unwrap(), self.world.run);

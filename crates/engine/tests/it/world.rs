@@ -28,6 +28,7 @@ pub(crate) fn spec() -> JobSpec {
         task: "make it work".to_owned(),
         orchestrator: ModelName("test/orchestrator".to_owned()),
         coder: ModelName("test/coder".to_owned()),
+        summariser: None,
         budget: Budget { turns: 50, tokens: None, cost: None, time: None },
         checks: Vec::new(),
         attempts: 3,
@@ -55,10 +56,13 @@ fn settings() -> Settings {
         tools: sandbox.iter().cloned().chain(own).collect(),
         price: None,
         max_output: 1000,
+        window: 200_000,
     };
     Settings {
         orchestrator: role(orchestrator_specs()),
         coder: role(coder_specs()),
+        summariser: RoleSettings { tools: Vec::new(), ..role(Vec::new()) },
+        recalls: false,
         retries: 3,
         backoff: Duration::from_millis(100),
     }
@@ -121,6 +125,7 @@ impl World {
                 request != of
             }
             (Effect::RunTool { call, .. }, Input::ToolEnded { call: of, .. }) => call != of,
+            (Effect::Recall { thread, .. }, Input::Offered { thread: of, .. }) => thread != of,
             (Effect::OpenSandbox, Input::SandboxOpened { .. } | Input::SandboxFailed { .. })
             | (Effect::Prepare, Input::Prepared { .. })
             | (Effect::Check, Input::Checked { .. })
@@ -189,7 +194,7 @@ impl World {
 
     /// The last thing said to a model in this conversation.
     pub(crate) fn last_words(&self, thread: u32) -> String {
-        let prompt = self.run.prompt(cofferdam_types::ThreadId(thread));
+        let prompt = self.run.prompt(&self.settings, cofferdam_types::ThreadId(thread));
         match prompt.messages.last().unwrap() {
             cofferdam_types::Message::User { content } => content
                 .iter()

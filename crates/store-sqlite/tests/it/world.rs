@@ -22,6 +22,7 @@ pub(crate) fn draft(user: UserId) -> NewJob {
         task: "make it work".to_owned(),
         orchestrator: ModelName("demo/a".to_owned()),
         coder: ModelName("demo/b".to_owned()),
+        summariser: None,
         budget: Budget { turns: 9, tokens: None, cost: None, time: None },
         checks: Vec::new(),
         attempts: 3,

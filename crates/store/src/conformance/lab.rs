@@ -269,6 +269,7 @@ pub(super) fn spec(task: &str) -> JobSpec {
         task: task.to_owned(),
         orchestrator: ModelName("demo/a".to_owned()),
         coder: ModelName("demo/b".to_owned()),
+        summariser: None,
         budget: Budget { turns: 9, tokens: Some(1000), cost: None, time: Some(HOUR) },
         checks: vec!["make test".to_owned()],
         attempts: 3,

@@ -1,0 +1,202 @@
+//! The first message after a cut: the task, what must not be forgotten, and the
+//! summaries of what was cut.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use cofferdam_types::{Content, Message, PlanStep, StepStatus, ToolStatus};
+
+use crate::conversation::Summary;
+use crate::facts::Facts;
+use crate::shorten::{first_line, one_line, share, shorten};
+
+/// Characters of a deed that are shown.
+const DEED: usize = 160;
+
+/// Where there is less room than this for each line, the oldest are only counted.
+const SHORTEST_LINE: u64 = 100;
+
+/// Failures that are shown.
+const MOST_FAILURES: usize = 20;
+
+/// What the first message is made of.
+pub(crate) struct Head<'a> {
+    /// The task, cut to what it may take.
+    pub(crate) task: &'a str,
+    pub(crate) facts: &'a Facts,
+    pub(crate) plan: &'a [PlanStep],
+    pub(crate) summaries: &'a [Summary],
+    /// Events whose words are still before the model.
+    pub(crate) live: BTreeSet<u64>,
+    /// Bytes that facts may take.
+    pub(crate) room: usize,
+}
+
+impl Head<'_> {
+    /// The message.
+    pub(crate) fn message(&self) -> Message {
+        Message::User { content: vec![Content::text(self.task), Content::text(self.memory())] }
+    }
+
+    fn memory(&self) -> String {
+        let mut text = String::from(
+            "<memory>\nEarlier parts of this conversation were cut to save room. This is what \
+             they came to. Each number (#) is an event: `recall` with that id shows it in full, \
+             `recall` with words or a file finds others. What is listed as done is done; do not \
+             do it again.\n",
+        );
+        // Least of all may the user's words be missing: they come first, and what was done
+        // gets what the others leave.
+        let mut left = self.room;
+        for (part, percent) in [
+            (Self::said as fn(&Self, usize) -> String, 50),
+            (Self::plan, 40),
+            (Self::decisions, 60),
+            (Self::open, 50),
+            (Self::done, 100),
+        ] {
+            let part = part(self, left / 100 * percent);
+            left = left.saturating_sub(part.len());
+            text.push_str(&part);
+        }
+        for summary in self.summaries {
+            let Summary { from, through, text: words, .. } = summary;
+            write!(text, "\n## Summary of #{from} to #{through}\n{}\n", words.trim()).ok();
+        }
+        text.push_str("</memory>");
+        text
+    }
+
+    fn said(&self, room: usize) -> String {
+        let gone = self.facts.said.iter().filter(|(seq, _)| !self.live.contains(seq));
+        let lines = gone.map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
+        section("What the user has said since", lines.collect(), room)
+    }
+
+    fn plan(&self, room: usize) -> String {
+        let lines = self.plan.iter().map(|step| {
+            let mark = match step.status {
+                StepStatus::Pending => "[ ] ",
+                StepStatus::InProgress => "[>] ",
+                StepStatus::Completed => "[x] ",
+            };
+            Line { seq: None, mark, words: &step.step }
+        });
+        section("The plan", lines.collect(), room)
+    }
+
+    fn decisions(&self, room: usize) -> String {
+        let lines = self.facts.decisions.iter();
+        let lines = lines.map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
+        section("Decided", lines.collect(), room)
+    }
+
+    fn open(&self, room: usize) -> String {
+        let failed = self.facts.open_failures();
+        let failed = failed.get(failed.len().saturating_sub(MOST_FAILURES)..).unwrap_or_default();
+        let failed = failed.iter().map(|(what, deed)| {
+            let how = match deed.status {
+                ToolStatus::Failed => "failed",
+                ToolStatus::Cancelled => "was stopped",
+                _ => "how it ended is not known",
+            };
+            (deed.seq, format!("{} ({how})", first_line(what, DEED)))
+        });
+        let checks = self.facts.failed_checks.iter();
+        let checks = checks
+            .flat_map(|(seq, lines)| lines.iter().map(|line| (*seq, format!("check {line}"))));
+        let lines: Vec<(u64, String)> = failed.chain(checks).collect();
+        let lines = lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
+        section("Failed when last run", lines.collect(), room)
+    }
+
+    /// What was done, the latest first as far as there is room, shown in its order.
+    fn done(&self, room: usize) -> String {
+        let files = self.facts.files.iter().map(|(path, seq)| (*seq, format!("changed {path}")));
+        let good = self.facts.deeds.iter().filter(|(_, deed)| deed.status == ToolStatus::Done);
+        let deeds = good.map(|(what, deed)| {
+            let times =
+                if deed.times > 1 { format!(" ({} times)", deed.times) } else { String::new() };
+            (deed.seq, format!("{}{times}", first_line(what, DEED)))
+        });
+        let mut lines: Vec<(u64, String)> = files.chain(deeds).collect();
+        lines.sort();
+        let folded = usize::try_from(self.facts.folded).unwrap_or(usize::MAX);
+        let lines: Vec<Line<'_>> =
+            lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words }).collect();
+        latest("Done", &lines, folded, room)
+    }
+}
+
+/// A line of a section.
+struct Line<'a> {
+    seq: Option<u64>,
+    mark: &'static str,
+    words: &'a str,
+}
+
+impl Line<'_> {
+    /// It as text, with its words cut to about so many bytes.
+    fn write(&self, keep: u64) -> String {
+        let Self { seq, mark, words } = self;
+        let id = seq.unwrap_or(0);
+        let cut = match seq {
+            _ if words.len() as u64 <= keep => None,
+            Some(_) if keep > 4 * SHORTEST_LINE => shorten(words, keep - SHORTEST_LINE, id),
+            _ => Some(one_line(words, usize::try_from(keep / 4 * 3).unwrap_or(usize::MAX))),
+        };
+        let words = cut.as_deref().unwrap_or(words);
+        match seq {
+            Some(seq) => format!("#{seq}: {mark}{words}\n"),
+            None => format!("{mark}{words}\n"),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.words.len() as u64 + 16
+    }
+}
+
+/// A part with its title; nothing, if it is empty. Lines are whole if there is room for
+/// that; else the long ones are cut, and if even that is too much the oldest are counted.
+fn section(title: &str, lines: Vec<Line<'_>>, room: usize) -> String {
+    let room = room.saturating_sub(title.len() + 5) as u64;
+    let keep = share(lines.iter().map(Line::len), room);
+    if keep < SHORTEST_LINE {
+        return latest(title, &lines, 0, usize::try_from(room).unwrap_or(usize::MAX));
+    }
+    let mut text = String::new();
+    for line in lines {
+        if text.is_empty() {
+            write!(text, "\n## {title}\n").ok();
+        }
+        text.push_str(&line.write(keep.saturating_sub(16)));
+    }
+    text
+}
+
+/// The last lines, as many as there is room for, after one that says how many are not shown.
+fn latest(title: &str, lines: &[Line<'_>], folded: usize, room: usize) -> String {
+    if lines.is_empty() && folded == 0 {
+        return String::new();
+    }
+    let lines: Vec<String> = lines.iter().map(|line| line.write(2 * SHORTEST_LINE)).collect();
+    let head = |count: usize| match count {
+        0 => format!("\n## {title}\n"),
+        _ => format!("\n## {title}\n({count} earlier: `recall` with words or a file finds them)\n"),
+    };
+    let all: usize = lines.iter().map(String::len).sum();
+    if folded == 0 && head(0).len() + all <= room {
+        return head(0) + &lines.concat();
+    }
+    let mut left = room.saturating_sub(head(lines.len() + folded).len());
+    let fits = |line: &&String| {
+        let rest = left.checked_sub(line.len());
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    let shown = lines.iter().rev().take_while(fits).count();
+    let (older, shown) = lines.split_at(lines.len() - shown);
+    let text = head(older.len() + folded) + &shown.concat();
+    if text.len() > room { String::new() } else { text }
+}
