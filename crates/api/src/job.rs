@@ -31,6 +31,11 @@ pub struct CreateJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
     pub coder: Option<String>,
+    /// The model that writes summaries when the conversation gets too long. Without it
+    /// the server's, or the one that plans where that is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\u0000-\u001F\u007F-\u009F]*$")]
+    pub summariser: Option<String>,
     /// Commands for a shell in the workspace that prove the work done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 32)]
@@ -252,6 +257,10 @@ pub struct Job {
     /// The model that writes code. Not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coder: Option<String>,
+    /// The model that writes summaries, where it is not the one that plans. Not in
+    /// lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summariser: Option<String>,
     /// Commands that prove the work done. Not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checks: Option<Vec<String>>,
@@ -266,6 +275,13 @@ pub struct Job {
     pub turns: u32,
     /// Tokens, read and written, as of its last ending.
     pub tokens: u64,
+    /// Those of them that were read, as of its last ending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_read: Option<u64>,
+    /// Those of the read ones that a provider still had in its cache, which costs less;
+    /// none where no provider has said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_cached: Option<u64>,
     /// Money in US dollars, as far as prices are known, as of its last ending.
     #[schema(value_type = String, example = "0.0123")]
     pub cost: Usd,

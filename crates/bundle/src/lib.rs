@@ -44,4 +44,5 @@ pub use intake::{IntakeError, IntakeLimits, IntakeSummary, UploadFormat, intake}
 pub use manifest::{FileRow, LeftOutRow, MANIFEST_VERSION, Original};
 pub use output::{Wanted, archive_file, archive_to, tar_zst_to, zip_file, zip_to};
 pub use patch::{PatchSummary, patch_to};
+pub use records::Reading;
 pub use target::check_target;

@@ -26,18 +26,19 @@ impl About {
     #[must_use]
     pub fn from_records(records: &[Record]) -> Option<Self> {
         let (first, rest) = records.split_first()?;
-        let Event::Created { spec } = &first.event else { return None };
-        let mut reading = Reading::new(spec);
+        let mut reading = Reading::begin(first)?;
         for record in rest {
             reading.take(record);
         }
-        Some(reading.finish(records.last().map(|record| record.at)))
+        Some(reading.finish())
     }
 }
 
-/// What is known after a part of a log.
-struct Reading {
+/// What is known after a part of a log, for whoever has the log piece by piece.
+pub struct Reading {
     about: About,
+    /// When the last event was.
+    last: Timestamp,
     /// The conversation of each question.
     asked: HashMap<RequestId, ThreadId>,
     /// The calls of each conversation's last answer that have not begun, and what
@@ -50,7 +51,16 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(spec: &JobSpec) -> Self {
+    /// Begins with the first record of a log; `None` where it is not the job's creation.
+    #[must_use]
+    pub fn begin(first: &Record) -> Option<Self> {
+        match &first.event {
+            Event::Created { spec } => Some(Self::new(spec, first.at)),
+            _ => None,
+        }
+    }
+
+    fn new(spec: &JobSpec, last: Timestamp) -> Self {
         let about = About {
             job: spec.job,
             task: Some(spec.task.clone()),
@@ -66,6 +76,7 @@ impl Reading {
         };
         Self {
             about,
+            last,
             asked: HashMap::new(),
             wanted: HashMap::new(),
             begun: HashMap::new(),
@@ -73,7 +84,9 @@ impl Reading {
         }
     }
 
-    fn take(&mut self, record: &Record) {
+    /// Takes in the next record.
+    pub fn take(&mut self, record: &Record) {
+        self.last = record.at;
         match &record.event {
             Event::TakenUp { only_delivers, .. } => {
                 self.rest();
@@ -178,8 +191,11 @@ impl Reading {
         }
     }
 
-    fn finish(mut self, at: Option<Timestamp>) -> About {
+    /// What the log says up to here.
+    #[must_use]
+    pub fn finish(mut self) -> About {
         self.rest();
+        let at = Some(self.last);
         let verified = matches!(self.about.ending, Some(Ending::Complete { verified: true, .. }));
         About { at, verified, ..self.about }
     }

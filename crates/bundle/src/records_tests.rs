@@ -13,6 +13,7 @@ fn spec() -> JobSpec {
         task: "make it".to_owned(),
         orchestrator: ModelName("demo".to_owned()),
         coder: ModelName("demo".to_owned()),
+        summariser: None,
         budget: Budget { turns: 9, tokens: None, cost: None, time: None },
         checks: vec![],
         attempts: 1,
@@ -51,6 +52,7 @@ fn asked(request: u32, thread: u32, role: Role, model: &str) -> Event {
         role,
         model: ModelName(model.to_owned()),
         attempt: 1,
+        span: None,
     }
 }
 

@@ -116,7 +116,8 @@ enum ChangesPlace {
 }
 
 /// What is frozen in a job's record, and cannot be said again when it goes on.
-const FROZEN: [&str; 15] = [
+const FROZEN: [&str; 16] = [
+    "summariser",
     "check",
     "attempts",
     "workspace",
@@ -146,6 +147,14 @@ pub(crate) struct RunArguments {
     /// The model that writes code when it is delegated to [default: the same]
     #[arg(long, value_name = "MODEL")]
     pub(crate) coder: Option<String>,
+    /// The model that writes summaries when the conversation gets too long
+    /// [default: the one that plans]
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) summariser: Option<String>,
+    /// How many tokens the models take in and give out together [default: as
+    /// known by their names]
+    #[arg(long, value_name = "N")]
+    pub(crate) context_window: Option<u64>,
     /// The directory to work in; made if it is not there [default: the current
     /// one]
     #[arg(long, value_name = "DIR")]
@@ -221,5 +230,41 @@ mod tests {
         let Verb::Exec(arguments) = parsed.unwrap().verb else { panic!("exec") };
         assert_eq!(arguments.command, ["ls", "--json", "-la"]);
         assert!(!arguments.json);
+    }
+
+    fn parsed(words: &[&str]) -> Result<Verb, String> {
+        let words = ["cofferdam"].iter().chain(words);
+        Arguments::try_parse_from(words)
+            .map(|parsed| parsed.verb)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn who_summarises_and_how_much_is_read_at_once_can_be_said() {
+        let words = ["run", "--summariser", "a/b", "--context-window", "9000", "do it"];
+        let Ok(Verb::Run(run)) = parsed(&words) else { panic!("run") };
+        assert_eq!(run.summariser.as_deref(), Some("a/b"));
+        assert_eq!(run.context_window, Some(9_000));
+        let words = ["serve", "--summariser", "a/b", "--context-window", "9000"];
+        let Ok(Verb::Serve(serve)) = parsed(&words) else { panic!("serve") };
+        assert_eq!(serve.summariser.as_deref(), Some("a/b"));
+        assert_eq!(serve.context_window, Some(9_000));
+        // What a job was begun with stays; how much is read at once may change.
+        assert!(parsed(&["run", "--last", "--summariser", "a/b"]).is_err());
+        assert!(parsed(&["run", "--last", "--context-window", "9000"]).is_ok());
+        assert!(parsed(&["run", "--context-window", "much", "do it"]).is_err());
+    }
+
+    #[test]
+    fn a_context_is_that_of_a_job() {
+        for words in [
+            &["context", "019a"][..],
+            &["context", "--last", "--full"],
+            &["context", "019a", "--json", "--server", "http://127.0.0.1:9"],
+        ] {
+            assert!(parsed(words).is_ok(), "{words:?}");
+        }
+        assert!(parsed(&["context"]).is_err());
+        assert!(parsed(&["context", "019a", "--last"]).is_err());
     }
 }

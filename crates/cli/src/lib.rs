@@ -5,6 +5,7 @@
 //! rely on.
 
 mod arguments;
+mod context;
 mod doctor;
 mod events;
 mod exec;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use cofferdam_runtime::Indexes;
 use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
@@ -38,6 +40,8 @@ pub struct Product {
     pub backends: Vec<Arc<dyn Backend>>,
     /// What makes models.
     pub models: Arc<dyn ModelMaker>,
+    /// What opens the indexes of what jobs have let go.
+    pub indexes: Arc<dyn Indexes>,
     /// What runs servers.
     pub server: Box<dyn Serve>,
     /// Where the product keeps its files.

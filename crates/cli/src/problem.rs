@@ -148,6 +148,13 @@ impl Problem {
         Self::new("RUN-007", "the job's transcript cannot be used", cause, remedy)
     }
 
+    /// A log of a server that this release cannot read.
+    pub(crate) fn unusable_log(job: JobId, cause: &str) -> Self {
+        let remedy = "use the release of the server, or a newer one";
+        let cause = format!("{job}: {cause}");
+        Self::new("RUN-007", "the job's transcript cannot be used", cause, remedy)
+    }
+
     /// A job that could not be driven to its end.
     pub(crate) fn drive(error: &DriveError) -> Self {
         let remedy = "make room on the disk, then go on with --resume";

@@ -1,5 +1,6 @@
 //! The verbs that ask a server: `submit`, `list`, `status`, `logs`, `cancel`,
-//! `pause`, `resume`, `say`, `download`, `user` and `token`.
+//! `pause`, `resume`, `say`, `download`, `user` and `token`; and `context`, which does
+//! where the job is not here.
 
 mod access;
 mod download;
@@ -20,13 +21,18 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use clap::Subcommand;
 
+use crate::context::{self, ContextArguments};
 use crate::interruption::{Asked, Signals};
 use crate::problem::Problem;
 use crate::streams::Writer;
 use crate::{Product, exit, streams};
 
+pub(crate) use access::{Place, ServerOptions};
+pub(crate) use problem::{NO_SERVER, failed};
+pub(crate) use which::find;
+
 /// A failure with the exit code that goes with it.
-type Failed = (Problem, u8);
+pub(crate) type Failed = (Problem, u8);
 
 /// What a server is asked for.
 #[derive(Debug, Subcommand)]
@@ -48,6 +54,11 @@ pub(crate) enum RemoteVerb {
     /// With --follow the exit code is that of the job's ending, as of `cofferdam
     /// run`.
     Logs(logs::LogsArguments),
+    /// Show what the model of a job sees now, part by part, and what was cut from it
+    ///
+    /// Of a job of `cofferdam run` here, or of a server's if there is none of that id
+    /// here or --server is given. It can be looked at while the job runs.
+    Context(ContextArguments),
     /// Stop a job of a server
     Cancel(orders::OrderArguments),
     /// Let a job of a server rest as soon as nothing is under way
@@ -74,6 +85,7 @@ impl RemoteVerb {
             Self::List(arguments) => arguments.json,
             Self::Status(arguments) => arguments.json,
             Self::Logs(arguments) => arguments.json,
+            Self::Context(arguments) => arguments.json,
             Self::Cancel(arguments) | Self::Pause(arguments) => arguments.json,
             Self::Resume(arguments) => arguments.json,
             Self::Say(arguments) => arguments.json,
@@ -137,6 +149,7 @@ async fn attempt(product: &Product, verb: RemoteVerb, out: &mut Writer) -> Resul
         RemoteVerb::List(arguments) => list::run(product, &arguments, out).await,
         RemoteVerb::Status(arguments) => status::run(product, &arguments, out).await,
         RemoteVerb::Logs(arguments) => logs::run(product, &arguments, out).await,
+        RemoteVerb::Context(arguments) => context::run(product, &arguments, out).await,
         RemoteVerb::Cancel(arguments) => orders::cancel(product, &arguments, out).await,
         RemoteVerb::Pause(arguments) => orders::pause(product, &arguments, out).await,
         RemoteVerb::Resume(arguments) => orders::resume(product, &arguments, out).await,
@@ -156,12 +169,12 @@ async fn tell(json: bool, problem: &Problem, out: &mut Writer) {
 }
 
 /// Prints text, with a line's end.
-async fn print(out: &mut Writer, text: &str) {
+pub(crate) async fn print(out: &mut Writer, text: &str) {
     out.write(Bytes::from(format!("{text}\n"))).await;
 }
 
 /// Prints a value as a line of JSON.
-async fn print_json(out: &mut Writer, value: &impl serde::Serialize) {
+pub(crate) async fn print_json(out: &mut Writer, value: &impl serde::Serialize) {
     print(out, &json_line(value)).await;
 }
 

@@ -10,13 +10,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_bundle::Reading;
 use cofferdam_config::{Flags, Settings, Sources, load};
 use cofferdam_runtime::{
-    Delivery, Door, Driven, Driver, Journal, JournalLog, Models, Notice, Opening, Order, OrderKind,
-    Origin, Outfit, drive, engine_settings, unpriced,
+    Delivery, Door, Driven, Driver, Journal, JournalLog, JournalPast, Models, Notice, Opening,
+    Order, OrderKind, Origin, Outfit, Past, drive, each, engine_settings, unpriced,
 };
 use cofferdam_sandbox::{Lifetime, Sandbox};
-use cofferdam_types::{Cancel, JobSpec, Record, error_chain};
+use cofferdam_types::{Cancel, JobSpec, error_chain};
 use futures_util::future::BoxFuture;
 use rustix::fs::Access;
 use tokio::sync::mpsc;
@@ -29,10 +30,9 @@ use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::streams;
 
-use history::History;
 use screen::{Manner, Screen};
 
-pub(crate) use history::NotFound;
+pub(crate) use history::{History, NotFound};
 pub use models::ModelMaker;
 pub(crate) use models::choose;
 
@@ -122,12 +122,11 @@ async fn attempt(
         None => Wanted::New(new(product, arguments, &settings, words.clone()).await?),
     };
     let spec = wanted.spec();
-    let engine = engine_settings(outfit(&settings), spec);
+    let engine = engine(&settings, spec);
     if let Some(name) = unpriced(&engine, spec) {
         return Err(usage(Problem::price(name)));
     }
-    let names = (&spec.orchestrator, &spec.coder);
-    let models = models::make(&*product.models, &settings, &history, names).map_err(usage)?;
+    let models = models::make(&*product.models, &settings, &history, spec).map_err(usage)?;
     let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
     let out = arguments.out.clone().or_else(|| spec.out.clone());
     if let Some(path) = &out {
@@ -151,17 +150,21 @@ async fn attempt(
         }
         Wanted::Earlier(job) => (*job, words),
     };
-    match &job.records[..] {
-        [created] => screen.show(&Notice::Record(Box::new(created.clone()))).await,
-        earlier => screen.remember(earlier),
+    let past = JournalPast::of(job.journal.path());
+    match job.created {
+        Some(created) => screen.show(&Notice::Record(Box::new(created))).await,
+        None => past
+            .each(|record| screen.remember(record))
+            .map_err(|error| usage(Problem::transcript(&error)))?,
     }
-    let outputs = product.home.join("jobs").join(job.run.spec().job.to_string()).join("outputs");
+    let directory = product.home.join("jobs").join(job.run.spec().job.to_string());
     let place = job.run.spec().place.clone();
     let (orders, orders_here) = mpsc::channel(WAITING);
     let (notices_there, notices) = mpsc::channel(WAITING);
     let driver = Driver {
-        records: job.records,
         run: job.run,
+        traces: job.traces,
+        past: Arc::new(past),
         settings: engine,
         models,
         backend,
@@ -169,7 +172,8 @@ async fn attempt(
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,
         replant: false,
-        outputs,
+        directory,
+        indexes: Arc::clone(&product.indexes),
         delivery: out.map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>),
         opening: Opening { say, ..Opening::default() },
         door: Door::default(),
@@ -189,16 +193,31 @@ pub fn make_models(
     home: &Path,
     spec: &JobSpec,
 ) -> Result<Models, String> {
-    let names = (&spec.orchestrator, &spec.coder);
-    let made = models::make(maker, settings, &History::of(home), names);
+    let made = models::make(maker, settings, &History::of(home), spec);
     made.map_err(|problem| format!("{} ({})", problem.cause, problem.remedy))
 }
 
 /// What the settings say of all jobs.
-#[must_use]
-pub fn outfit(settings: &Settings) -> Outfit<'_> {
+fn outfit(settings: &Settings) -> Outfit<'_> {
     let Settings { prices, max_output, retries, .. } = settings;
-    Outfit { prices, max_output: *max_output, retries: *retries }
+    Outfit { prices, max_output: *max_output, retries: *retries, window: None, recalls: true }
+}
+
+/// What the engine needs to know of a job besides what was asked for.
+#[must_use]
+pub fn engine(settings: &Settings, spec: &JobSpec) -> cofferdam_engine::Settings {
+    let mut engine = engine_settings(outfit(settings), spec);
+    let summariser = spec.summariser.as_ref().unwrap_or(&spec.orchestrator);
+    for (role, name) in [
+        (&mut engine.orchestrator, &spec.orchestrator),
+        (&mut engine.coder, &spec.coder),
+        (&mut engine.summariser, summariser),
+    ] {
+        if let Some(tokens) = settings.context_window(name) {
+            role.window = tokens;
+        }
+    }
+    engine
 }
 
 /// The job that is asked for.
@@ -248,6 +267,8 @@ fn flags(arguments: &RunArguments) -> Flags {
     Flags {
         model: arguments.model.clone(),
         coder: arguments.coder.clone(),
+        summariser: arguments.summariser.clone(),
+        context_window: arguments.context_window,
         workspace: arguments.workspace.clone(),
         turns: arguments.max_turns,
         tokens: arguments.max_tokens,
@@ -380,12 +401,16 @@ impl Delivery for ZipFile {
     fn deliver<'a>(
         &'a self,
         sandbox: &'a Sandbox,
-        records: &'a [Record],
+        past: &'a dyn Past,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let Some(about) = cofferdam_bundle::About::from_records(records) else {
-                return Err("the log has no job".to_owned());
-            };
+            let mut reading: Option<Reading> = None;
+            let read = each(past, |record| match &mut reading {
+                Some(reading) => reading.take(record),
+                None => reading = Reading::begin(record),
+            });
+            read.await.map_err(|error| error.to_string())?;
+            let about = reading.map(Reading::finish).ok_or("the log has no job")?;
             let packed = cofferdam_bundle::zip_file(&sandbox.files(), about, &self.path).await;
             packed.map(drop).map_err(|error| error_chain(&error))
         })

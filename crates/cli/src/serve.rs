@@ -81,6 +81,14 @@ pub struct ServeArguments {
     /// The model that writes code in jobs that name none [default: the same]
     #[arg(long, value_name = "MODEL")]
     pub coder: Option<String>,
+    /// The model that writes summaries in jobs that name no model [default: the one
+    /// that plans]
+    #[arg(long, value_name = "MODEL")]
+    pub summariser: Option<String>,
+    /// How many tokens the models of jobs take in and give out together [default: as
+    /// known by their names]
+    #[arg(long, value_name = "N")]
+    pub context_window: Option<u64>,
     /// Let jobs ask for the network `open`, and for addresses of this network
     #[arg(long)]
     pub allow_open_network: bool,
@@ -165,6 +173,8 @@ async fn attempt(product: &Product, arguments: ServeArguments) -> Result<ExitCod
     let flags = Flags {
         model: arguments.model.clone(),
         coder: arguments.coder.clone(),
+        summariser: arguments.summariser.clone(),
+        context_window: arguments.context_window,
         workspace: None,
         turns: None,
         tokens: None,

@@ -1,5 +1,6 @@
 //! The product as one binary: the adapters, wired to the command line.
 
+mod indexes;
 mod models;
 mod outfit;
 mod serve;
@@ -13,6 +14,7 @@ use cofferdam_cli::{ModelMaker, Product};
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_native::Native;
 
+use crate::indexes::SqliteIndexes;
 use crate::models::Adapters;
 use crate::serve::Servers;
 
@@ -28,7 +30,8 @@ fn main() -> ExitCode {
         let backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
         let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
         let server = Box::new(Servers { models: Arc::clone(&models) });
-        Ok(Product { backends, models, server, home: home.clone()? })
+        let indexes = Arc::new(SqliteIndexes);
+        Ok(Product { backends, models, indexes, server, home: home.clone()? })
     })
 }
 

@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cofferdam_cli::{ModelMaker, make_models, outfit};
+use cofferdam_cli::{ModelMaker, engine, make_models};
 use cofferdam_config::{BUILT_IN_MODELS, Settings};
 use cofferdam_fleet::{Outfit, Wish, WishError};
-use cofferdam_runtime::{Models, engine_settings, unpriced};
+use cofferdam_runtime::{Indexes, Models, unpriced};
 use cofferdam_sandbox::Backend;
 use cofferdam_types::{
     Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
 };
+
+use crate::indexes::SqliteIndexes;
 
 /// How often work may be handed in and fail a check, if nobody says otherwise.
 const ATTEMPTS: u32 = 5;
@@ -52,6 +54,16 @@ impl Settled {
             _ => orchestrator.clone(),
         };
         Ok((orchestrator, coder))
+    }
+
+    /// Who writes a job's summaries: whoever plans, where that is another model than
+    /// the server's own.
+    fn summariser_of(&self, wish: &Wish) -> Result<Option<ModelName>, WishError> {
+        match (&wish.summariser, &wish.model) {
+            (Some(name), _) => self.known(name).map(Some),
+            (None, None) => Ok(self.settings.summariser.clone()),
+            (None, Some(_)) => Ok(None),
+        }
     }
 
     /// A model that can be asked.
@@ -153,6 +165,7 @@ impl Outfit for Settled {
             task: wish.task.clone(),
             orchestrator,
             coder,
+            summariser: self.summariser_of(wish)?,
             budget: Budget {
                 turns: wish.turns.unwrap_or(usual.turns),
                 tokens: least(wish.tokens, usual.tokens),
@@ -186,11 +199,15 @@ impl Outfit for Settled {
     }
 
     fn engine(&self, spec: &JobSpec) -> cofferdam_engine::Settings {
-        engine_settings(outfit(&self.settings), spec)
+        engine(&self.settings, spec)
     }
 
     fn models(&self, spec: &JobSpec) -> Result<Models, String> {
         make_models(&*self.maker, &self.settings, &self.home, spec)
+    }
+
+    fn indexes(&self) -> Arc<dyn Indexes> {
+        Arc::new(SqliteIndexes)
     }
 
     fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String> {
@@ -211,6 +228,7 @@ impl Outfit for Settled {
         if let Some((orchestrator, coder)) = &self.defaults {
             names.extend([orchestrator.0.clone(), coder.0.clone()]);
         }
+        names.extend(self.settings.summariser.as_ref().map(|name| name.0.clone()));
         names.sort();
         names.dedup();
         names

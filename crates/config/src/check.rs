@@ -14,9 +14,9 @@ use crate::layers::{Flags, Layers, Variables};
 use crate::origin::{Origin, Sourced, shown};
 use crate::project_file::ProjectFile;
 use crate::provider::Provider;
-use crate::quantity::{MaxOutput, Written};
+use crate::quantity::{ContextWindow, MaxOutput, Written};
 use crate::sayings::{Generic, Sayings};
-use crate::settings::Settings;
+use crate::settings::{ContextWindows, Settings};
 use crate::user_file::UserFile;
 
 const DEFAULT_RETRIES: u32 = 6;
@@ -53,10 +53,13 @@ pub fn check(
     let model = model.or_else(|| default_model(&providers));
     let wishes = coder_wishes(&layers.flags, &variables, &project, &user)?;
     let coder = pick(&wishes, "coder", own, &providers, &mut warnings)?;
-    tell_of_used(&providers, [&model, &coder], &mut warnings);
+    let wishes = summariser_wishes(&layers.flags, &variables, &user, &mut warnings)?;
+    let summariser = pick(&wishes, "summariser", own, &providers, &mut warnings)?;
+    tell_of_used(&providers, [&model, &coder, &summariser], &mut warnings);
 
     Ok(Settings {
         max_output: max_output(&variables, &project, &user, &mut warnings)?,
+        context_window: context_windows(&layers.flags, &variables, &user, &mut warnings)?,
         workspace: workspace(layers, &variables, stays_inside, &mut warnings)?,
         prices: prices(&user.prices)?,
         budget: budget(&user, &layers.flags),
@@ -66,6 +69,7 @@ pub fn check(
         thinking: user.model.thinking.as_ref().map_or(0, |number| number.0.0),
         model,
         coder,
+        summariser,
         providers,
         warnings,
     })
@@ -201,6 +205,31 @@ fn coder_wishes(
     Ok(layers.into_iter().flatten().collect())
 }
 
+/// Who writes summaries is the user's to say: whoever does reads all of the work.
+fn summariser_wishes(
+    flags: &Flags,
+    variables: &Variables<'_>,
+    user: &UserFile,
+    warnings: &mut Vec<String>,
+) -> Result<Wishes, ConfigError> {
+    const NAME: &str = "SUMMARISER_MODEL";
+    not_for_the_workspace(variables, NAME, warnings);
+    let layers = [
+        written(&flags.summariser, Origin::Flag("--summariser")),
+        variables.user(NAME)?,
+        written(&user.model.summariser, Origin::UserFile("model.summariser".to_owned())),
+    ];
+    Ok(layers.into_iter().flatten().collect())
+}
+
+/// Says that a variable of `.env` does not count.
+fn not_for_the_workspace(variables: &Variables<'_>, name: &str, warnings: &mut Vec<String>) {
+    if let Some(found) = variables.workspace(name) {
+        let why = "a repository cannot set it; set it in your environment";
+        warnings.push(format!("{} is ignored: {why}", found.origin));
+    }
+}
+
 fn written(text: &Option<String>, origin: Origin) -> Option<Sourced<String>> {
     text.clone().map(|text| Sourced::new(text, origin))
 }
@@ -208,7 +237,7 @@ fn written(text: &Option<String>, origin: Origin) -> Option<Sourced<String>> {
 /// Passes on what is to be said of the providers that are used.
 fn tell_of_used(
     providers: &BTreeMap<String, Provider>,
-    models: [&Option<ModelName>; 2],
+    models: [&Option<ModelName>; 3],
     warnings: &mut Vec<String>,
 ) {
     let names: BTreeSet<&str> = models.into_iter().flatten().map(ModelName::provider).collect();
@@ -241,6 +270,36 @@ fn max_output(
     let in_files =
         project.max_output.or_else(|| user.model.max_output.as_ref().map(|number| number.0.0));
     Ok(in_files.unwrap_or(DEFAULT_MAX_OUTPUT))
+}
+
+/// How much models read at once is how much each question may cost, so it is the
+/// user's to say.
+fn context_windows(
+    flags: &Flags,
+    variables: &Variables<'_>,
+    user: &UserFile,
+    warnings: &mut Vec<String>,
+) -> Result<ContextWindows, ConfigError> {
+    const NAME: &str = "CONTEXT_WINDOW";
+    not_for_the_workspace(variables, NAME, warnings);
+    let parse = |text: &str, place: &str| {
+        ContextWindow::parse(text).map(|number| u64::from(number.0)).map_err(|cause| {
+            ConfigError::Value {
+                place: place.to_owned(),
+                cause: format!("makes no sense: {cause}"),
+                remedy: format!(
+                    "set {place} to how many tokens the model can read and write, such as 200000"
+                ),
+            }
+        })
+    };
+    let all = match (flags.context_window, variables.user(NAME)?) {
+        (Some(tokens), _) => Some(parse(&tokens.to_string(), "--context-window")?),
+        (None, Some(found)) => Some(parse(&found.value, NAME)?),
+        (None, None) => None,
+    };
+    let usual = user.model.context_window.as_ref().map(|tokens| u64::from(tokens.0.0));
+    Ok(ContextWindows { all, usual })
 }
 
 /// The directory to work in. `.env` can only name one beneath its own: the job

@@ -135,7 +135,9 @@ pub(crate) const LOCAL_SERVERS: &[(&str, &str)] =
 pub(crate) const KEYS: &[&str] = &[
     "model.name",
     "model.coder",
+    "model.summariser",
     "model.max_output",
+    "model.context_window",
     "model.thinking",
     "model.idle_timeout",
     "model.retries",
@@ -158,6 +160,7 @@ pub(crate) const KEYS: &[&str] = &[
     "providers.*.key",
     "providers.*.key_env",
     "providers.*.allow_plain_http",
+    "providers.*.context_window",
     "prices.*.input",
     "prices.*.output",
     "prices.*.cache_read",

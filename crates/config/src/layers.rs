@@ -44,6 +44,10 @@ pub struct Flags {
     pub model: Option<String>,
     /// `--coder`
     pub coder: Option<String>,
+    /// `--summariser`
+    pub summariser: Option<String>,
+    /// `--context-window`
+    pub context_window: Option<u64>,
     /// `--workspace`
     pub workspace: Option<PathBuf>,
     /// `--max-turns`

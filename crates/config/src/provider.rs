@@ -21,6 +21,7 @@ pub struct Provider {
     key_variable: String,
     url_variable: String,
     plain_http: PlainHttp,
+    context_window: Option<u64>,
     notes: Vec<String>,
 }
 
@@ -36,10 +37,19 @@ impl Provider {
     pub(crate) fn new(parts: Parts, terms: Terms, mut notes: Vec<String>) -> Self {
         let (url, key) = join(parts, &mut notes);
         let at_home = url.as_ref().is_some_and(|url| url.origin == Origin::BuiltIn);
-        let Terms { wire, key_need, key_need_at_home, key_variable, url_variable, plain_http } =
-            terms;
-        let key_need = if at_home { key_need_at_home } else { key_need };
-        Self { wire, url, key, key_need, key_variable, url_variable, plain_http, notes }
+        let key_need = if at_home { terms.key_need_at_home } else { terms.key_need };
+        let Terms { wire, key_variable, url_variable, plain_http, context_window, .. } = terms;
+        Self {
+            wire,
+            url,
+            key,
+            key_need,
+            key_variable,
+            url_variable,
+            plain_http,
+            context_window,
+            notes,
+        }
     }
 
     /// Its wire protocol.
@@ -81,6 +91,12 @@ impl Provider {
     #[must_use]
     pub fn url_variable(&self) -> &str {
         &self.url_variable
+    }
+
+    /// Tokens that its models take in and give out together, if that is set for it.
+    #[must_use]
+    pub fn context_window(&self) -> Option<u64> {
+        self.context_window
     }
 
     /// What the user should know when it is used.
@@ -130,6 +146,7 @@ pub(crate) struct Terms {
     pub(crate) key_variable: String,
     pub(crate) url_variable: String,
     pub(crate) plain_http: PlainHttp,
+    pub(crate) context_window: Option<u64>,
 }
 
 type Key = Option<Sourced<Redacted<String>>>;

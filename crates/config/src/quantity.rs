@@ -146,3 +146,7 @@ impl<const LEAST: u32, const MOST: u32> Written for Bounded<LEAST, MOST> {
 /// How many tokens an answer may have: less could hold no tool call, more has no
 /// model.
 pub(crate) type MaxOutput = Bounded<256, 1_000_000>;
+
+/// How many tokens a model takes in and gives out together: in less there is no room
+/// for what it is told and its tools, more has no model.
+pub(crate) type ContextWindow = Bounded<8_000, 100_000_000>;

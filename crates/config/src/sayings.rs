@@ -71,8 +71,16 @@ impl Sayings<'_> {
             _ => PlainHttp::Refused,
         };
         let url_variable = url_variables.into_iter().next().unwrap_or_default();
-        let terms =
-            Terms { wire, key_need, key_need_at_home, key_variable, url_variable, plain_http };
+        let context_window = self.raw.and_then(|raw| raw.context_window.as_ref());
+        let terms = Terms {
+            wire,
+            key_need,
+            key_need_at_home,
+            key_variable,
+            url_variable,
+            plain_http,
+            context_window: context_window.map(|tokens| u64::from(tokens.0.0)),
+        };
         Ok(Provider::new(parts, terms, notes))
     }
 

@@ -20,6 +20,10 @@ pub struct Settings {
     pub model: Option<ModelName>,
     /// The model that writes code; `None` is the same one.
     pub coder: Option<ModelName>,
+    /// The model that writes summaries; `None` is the one that plans.
+    pub summariser: Option<ModelName>,
+    /// How many tokens models take in and give out together.
+    pub context_window: ContextWindows,
     /// The providers that are known, by their names.
     pub providers: BTreeMap<String, Provider>,
     /// What models cost.
@@ -43,6 +47,15 @@ pub struct Settings {
     /// What the user should be told: whatever of the workspace's decides where
     /// requests go or where the work happens, and whatever of it was not used.
     pub warnings: Vec<String>,
+}
+
+/// How many tokens models take in and give out together, as far as somebody has said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextWindows {
+    /// Whatever the model: the command line or the environment says so.
+    pub(crate) all: Option<u64>,
+    /// Where its provider has no number of its own: the user's file says so.
+    pub(crate) usual: Option<u64>,
 }
 
 /// The sandbox of a job.
@@ -117,6 +130,15 @@ impl Settings {
             idle_timeout: self.idle_timeout,
             thinking: self.thinking,
         })
+    }
+
+    /// Tokens that a model takes in and gives out together, if that is set; else it is
+    /// known by the model's name.
+    #[must_use]
+    pub fn context_window(&self, name: &ModelName) -> Option<u64> {
+        let ContextWindows { all, usual } = self.context_window;
+        let provider = self.providers.get(name.provider());
+        all.or_else(|| provider.and_then(Provider::context_window)).or(usual)
     }
 
     /// The model servers to look for when no model is set: on this machine, or

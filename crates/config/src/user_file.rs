@@ -12,7 +12,7 @@ use toml::de::DeTable;
 
 use crate::error::ConfigError;
 use crate::known::KEYS;
-use crate::quantity::{Bounded, MaxOutput, Memory, MilliCpus, Quantity, Size};
+use crate::quantity::{Bounded, ContextWindow, MaxOutput, Memory, MilliCpus, Quantity, Size};
 
 /// The file as it is written. What is left out is decided by [`crate::check`].
 #[derive(Debug, Default, Deserialize)]
@@ -30,7 +30,9 @@ pub(crate) struct UserFile {
 pub(crate) struct RawModel {
     pub(crate) name: Option<String>,
     pub(crate) coder: Option<String>,
+    pub(crate) summariser: Option<String>,
     pub(crate) max_output: Option<Quantity<MaxOutput>>,
+    pub(crate) context_window: Option<Quantity<ContextWindow>>,
     pub(crate) thinking: Option<Quantity<Bounded<0, 1_000_000>>>,
     pub(crate) idle_timeout: Option<Quantity<Duration>>,
     pub(crate) retries: Option<Quantity<Bounded<0, 100>>>,
@@ -68,6 +70,7 @@ pub(crate) struct RawProvider {
     pub(crate) key: Option<String>,
     pub(crate) key_env: Option<String>,
     pub(crate) allow_plain_http: bool,
+    pub(crate) context_window: Option<Quantity<ContextWindow>>,
 }
 
 impl std::fmt::Debug for RawProvider {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use cofferdam_bundle::About;
-use cofferdam_runtime::{Delivery, TakenOver, fail_point, now};
+use cofferdam_bundle::{About, Reading};
+use cofferdam_runtime::{Delivery, LogError, Past, TakenOver, each, fail_point, now};
 use cofferdam_sandbox::Sandbox;
 use cofferdam_store::{Artifact, BlobKey, BlobWriter, StoreError};
-use cofferdam_types::{JobId, Record, SandboxId, error_chain};
+use cofferdam_types::{JobId, SandboxId, error_chain};
 use futures_util::future::BoxFuture;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
@@ -48,10 +48,10 @@ impl Delivery for Kept {
     fn deliver<'a>(
         &'a self,
         sandbox: &'a Sandbox,
-        records: &'a [Record],
+        past: &'a dyn Past,
     ) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
-            let (zip, trail) = tokio::join!(self.zip(sandbox, records), self.trail(sandbox));
+            let (zip, trail) = tokio::join!(self.zip(sandbox, past), self.trail(sandbox));
             zip.and(trail)
         })
     }
@@ -62,8 +62,9 @@ impl Delivery for Kept {
 }
 
 impl Kept {
-    async fn zip(&self, sandbox: &Sandbox, records: &[Record]) -> Result<(), String> {
-        let about = About::from_records(records).ok_or("the log has no job")?;
+    async fn zip(&self, sandbox: &Sandbox, past: &dyn Past) -> Result<(), String> {
+        let about = about(past).await.map_err(|error| error.to_string())?;
+        let about = about.ok_or("the log has no job")?;
         let mut writer = self.create(ZIP).await?;
         let (out, mut pieces) = pipe();
         let files = sandbox.files();
@@ -137,6 +138,17 @@ impl Kept {
             self.fleet.blobs.remove(&stray).await.ok();
         }
     }
+}
+
+/// What a log says for a manifest; `None` where it is none of a job.
+pub(crate) async fn about(past: &dyn Past) -> Result<Option<About>, LogError> {
+    let mut reading: Option<Reading> = None;
+    each(past, |record| match &mut reading {
+        Some(reading) => reading.take(record),
+        None => reading = Reading::begin(record),
+    })
+    .await?;
+    Ok(reading.map(Reading::finish))
 }
 
 /// The key of an artifact that is written under a lease.

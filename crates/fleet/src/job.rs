@@ -6,25 +6,23 @@ use std::time::Duration;
 
 use cofferdam_engine::Run;
 use cofferdam_runtime::{
-    Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, drive, fail_point, now,
+    Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, Replayed, drive,
+    fail_point, now, replay,
 };
 use cofferdam_sandbox::{Backend, Lifetime};
-use cofferdam_store::{Lease, Line, OrderId, Status, StoreError};
-use cofferdam_types::{Budget, Ending, Event, JobId, Place, Record, Timestamp, error_chain};
+use cofferdam_store::{Lease, OrderId, Status, StoreError};
+use cofferdam_types::{Budget, Ending, Event, JobId, Place, SandboxId, error_chain};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::data::make_private;
 use crate::delivery::Kept;
 use crate::fleet::Fleet;
-use crate::log::StoredLog;
+use crate::log::{StoredLog, StoredPast};
 use crate::missing::{NoBackend, NoModel};
 use crate::paced::Paced;
 use crate::running::{ORDERS, Place as RunningPlace};
 use crate::seed::Uploaded;
-
-/// Events read from the store at once.
-const PAGE: u32 = 512;
 
 /// Lives of servers that a job may outlast without anything being done in them: one that
 /// takes its server down each time is given up.
@@ -104,8 +102,10 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         return Ok(Driven::Left);
     }
     let chain = |error: StoreError| error_chain(&error);
-    let records = records(fleet, job).await.map_err(chain)?;
-    let mut run = Run::replay(&records).map_err(|error| format!("its log: {error}"))?;
+    let past = Arc::new(StoredPast { store: Arc::clone(&fleet.store), job });
+    let mut lives = Lives::default();
+    let replayed = replay(&*past, |record| lives.take(&record.event)).await;
+    let Replayed { mut run, mut traces } = replayed.map_err(|error| error_chain(&error))?;
     let mut log = StoredLog {
         store: Arc::clone(&fleet.store),
         feed: Arc::clone(&fleet.feed),
@@ -113,18 +113,19 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         job,
         epoch,
         node: fleet.node(),
-        next: records.last().map_or(0, |record| record.seq) + 1,
+        next: run.last_seq() + 1,
     };
-    let mut records = records;
     let resumed = resumption(fleet, job).await.map_err(chain)?;
     if let Some(budget) = resumed.budget {
-        let at = now().max(records.last().map_or(Timestamp(0), |record| record.at));
+        let at = now().max(run.last_event());
         let event = Event::BudgetChanged { budget };
         run.apply(at, &event);
         let appended = log.append(at, vec![event], None).await;
-        records.extend(appended.map_err(|error| error.to_string())?);
+        for record in appended.map_err(|error| error.to_string())? {
+            traces.take(&record);
+        }
     }
-    let here = prepare_place(fleet, lease, &run, &records)
+    let here = prepare_place(fleet, lease, &run, traces.last_sandbox())
         .map_err(|error| format!("its files: {error}"))?;
     let mut opening = resumed.opening;
     // How it ends is decided, and nothing was to be handed over.
@@ -145,23 +146,25 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
     let spec = run.spec();
     let models = fleet.outfit.models(spec).unwrap_or_else(|cause| {
         let model: Arc<NoModel> = Arc::new(NoModel::new(spec.orchestrator.clone(), cause));
-        Models { orchestrator: model.clone(), coder: model }
+        Models { orchestrator: model.clone(), coder: model.clone(), summariser: model }
     });
     let driver = Driver {
         settings: fleet.outfit.engine(spec),
         models,
-        backend: backend(fleet, &spec.place.sandbox, &records),
+        backend: backend(fleet, &spec.place.sandbox, lives),
         place: here.place,
         lifetime: Lifetime::Lingering(fleet.bounds.linger),
         origin,
         replant: here.moved,
-        outputs: fleet.data.job(job).join("outputs"),
+        directory: fleet.data.job(job),
+        indexes: fleet.outfit.indexes(),
         delivery: Some(Box::new(Kept { fleet: Arc::clone(fleet), job, epoch })),
         opening,
         door: place.door.clone(),
         orders: orders_there,
         notices: nobody(),
-        records,
+        past,
+        traces,
         run,
     };
     let driving = drive(driver, log);
@@ -177,20 +180,6 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
 /// A watcher for those who look at the store instead.
 fn nobody() -> mpsc::Sender<Notice> {
     mpsc::channel(1).0
-}
-
-/// The whole log of a job.
-async fn records(fleet: &Fleet, job: JobId) -> Result<Vec<Record>, StoreError> {
-    let mut records: Vec<Record> = Vec::new();
-    loop {
-        let after = records.last().map_or(0, |record| record.seq);
-        let page = fleet.store.events(job, after, PAGE).await?;
-        if page.is_empty() {
-            return Ok(records);
-        }
-        let read = page.iter().map(Line::record).collect::<Result<Vec<_>, _>>();
-        records.extend(read.map_err(|error| StoreError::Broken(error.to_string()))?);
-    }
 }
 
 /// How a job is taken up.
@@ -233,16 +222,13 @@ fn prepare_place(
     fleet: &Fleet,
     lease: &Lease,
     run: &Run,
-    records: &[Record],
+    last: Option<SandboxId>,
 ) -> std::io::Result<Here> {
     let place = run.spec().place.clone();
     let workspace = fleet.data.locate(&place.workspace);
     // Its files are where its last sandbox was.
-    let last = records.iter().rev().find_map(|record| match record.event {
-        Event::SandboxOpened { sandbox, .. } => Some(sandbox),
-        _ => None,
-    });
-    let here = last.is_none_or(|last| fleet.data.has_had(lease.job.id, last));
+    let never_moves = !fleet.store.is_shared();
+    let here = last.is_none_or(|last| never_moves || fleet.data.has_had(lease.job.id, last));
     let moved = run.prepared() && !(here && workspace.is_dir());
     if moved && workspace.is_dir() {
         // From before it went elsewhere.
@@ -253,16 +239,22 @@ fn prepare_place(
     Ok(Here { place: Place { workspace, ..place }, moved })
 }
 
+/// How often the job was taken up since anything was done in it.
+#[derive(Default)]
+struct Lives(usize);
+
+impl Lives {
+    fn take(&mut self, event: &Event) {
+        match event {
+            Event::TakenUp { .. } => self.0 += 1,
+            Event::ModelAnswered { .. } | Event::ToolEnded { .. } | Event::Paused => self.0 = 0,
+            _ => {}
+        }
+    }
+}
+
 /// What makes the job's sandbox; one that says why there is none, if there is none.
-fn backend(fleet: &Fleet, name: &str, records: &[Record]) -> Arc<dyn Backend> {
-    let fruitful = |record: &&Record| {
-        matches!(
-            record.event,
-            Event::ModelAnswered { .. } | Event::ToolEnded { .. } | Event::Paused
-        )
-    };
-    let since = records.iter().rev().take_while(|record| !fruitful(record));
-    let lives = since.filter(|record| matches!(record.event, Event::TakenUp { .. })).count();
+fn backend(fleet: &Fleet, name: &str, Lives(lives): Lives) -> Arc<dyn Backend> {
     if lives >= FRUITLESS_LIVES {
         let cause = format!("the job was given up: {lives} times a server began it and died");
         return Arc::new(NoBackend { cause });

@@ -1,9 +1,9 @@
-//! A job's log in the store, under the lease that this server holds.
+//! A job's log in the store: written under the lease that this server holds, and read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::{Log, LogError, TakenOver};
+use cofferdam_runtime::{Log, LogError, Past, TakenOver};
 use cofferdam_store::{Append, Line, NodeId, OrderId, Store, StoreError};
 use cofferdam_types::{Event, JobId, LOG_VERSION, Record, Timestamp};
 use futures_util::future::BoxFuture;
@@ -45,7 +45,9 @@ impl Log for StoredLog {
             let records: Vec<Record> =
                 numbered.map(|(seq, event)| Record { v: LOG_VERSION, seq, at, event }).collect();
             for record in &records {
-                if let Event::SandboxOpened { sandbox, .. } = record.event {
+                if let Event::SandboxOpened { sandbox, .. } = record.event
+                    && self.store.is_shared()
+                {
                     self.data.note_sandbox(self.job, sandbox)?;
                 }
             }
@@ -84,5 +86,22 @@ impl StoredLog {
                 result => return Ok(result?),
             }
         }
+    }
+}
+
+/// A job's log in the store, to be read.
+pub(crate) struct StoredPast {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) job: JobId,
+}
+
+impl Past for StoredPast {
+    fn after(&self, seq: u64, most: usize) -> BoxFuture<'_, Result<Vec<Record>, LogError>> {
+        Box::pin(async move {
+            let most = u32::try_from(most).unwrap_or(u32::MAX);
+            let page = self.store.events(self.job, seq, most).await?;
+            let records = page.iter().map(Line::record).collect::<Result<Vec<_>, _>>();
+            Ok(records.map_err(|error| StoreError::Broken(error.to_string()))?)
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::Models;
+use cofferdam_runtime::{Indexes, Models};
 use cofferdam_sandbox::Backend;
 use cofferdam_store::UploadId;
 use cofferdam_types::{JobId, JobSpec, Network, Usd};
@@ -19,6 +19,8 @@ pub struct Wish {
     pub model: Option<String>,
     /// The model that writes code.
     pub coder: Option<String>,
+    /// The model that writes summaries.
+    pub summariser: Option<String>,
     /// Commands that prove the work done.
     pub checks: Vec<String>,
     /// How often the work may be handed in and fail a check.
@@ -81,6 +83,9 @@ pub trait Outfit: Send + Sync {
     /// # Errors
     /// Why they cannot be had.
     fn models(&self, spec: &JobSpec) -> Result<Models, String>;
+
+    /// What opens the indexes of what jobs have let go.
+    fn indexes(&self) -> Arc<dyn Indexes>;
 
     /// The back end of this name.
     ///

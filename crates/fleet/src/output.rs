@@ -6,14 +6,15 @@ use bytes::Bytes;
 use cofferdam_bundle::About;
 use cofferdam_runtime::Seed;
 use cofferdam_sandbox::Workspace;
-use cofferdam_store::{Artifact, Blob, BlobError, BlobReader, JobRow, Line, StoreError};
-use cofferdam_types::{AuditRecord, JobId, Record, error_chain};
+use cofferdam_store::{Artifact, Blob, BlobError, BlobReader, JobRow, StoreError};
+use cofferdam_types::{AuditRecord, JobId, error_chain};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use tokio::task::JoinSet;
 
-use crate::delivery::{TRAIL, ZIP, pipe, trail_name};
+use crate::delivery::{TRAIL, ZIP, about, pipe, trail_name};
 use crate::fleet::Fleet;
+use crate::log::StoredPast;
 use crate::seed::Uploaded;
 use crate::visit::{Look, VisitError};
 
@@ -54,9 +55,6 @@ pub enum OutputError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
-
-/// Events read from the store at once.
-const PAGE: u32 = 512;
 
 impl Fleet {
     /// The project, also while the job works on it.
@@ -177,17 +175,11 @@ impl Fleet {
 
     /// What the log says for a manifest.
     async fn about(&self, job: JobId) -> Result<About, OutputError> {
-        let mut records: Vec<Record> = Vec::new();
-        loop {
-            let after = records.last().map_or(0, |record| record.seq);
-            let page = self.store.events(job, after, PAGE).await?;
-            if page.is_empty() {
-                break;
-            }
-            let read = page.iter().map(Line::record).collect::<Result<Vec<_>, _>>();
-            records.extend(read.map_err(|error| StoreError::Broken(error.to_string()))?);
-        }
-        let about = About::from_records(&records);
+        let past = StoredPast { store: Arc::clone(&self.store), job };
+        let about = about(&past).await.map_err(|error| match error.downcast::<StoreError>() {
+            Ok(error) => *error,
+            Err(error) => StoreError::Broken(error.to_string()),
+        })?;
         about.ok_or_else(|| StoreError::Missing("job").into())
     }
 }

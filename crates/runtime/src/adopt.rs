@@ -2,7 +2,7 @@
 
 use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_tools::Watcher;
-use cofferdam_types::{CallId, Event, SandboxId, ToolOutput};
+use cofferdam_types::{CallId, ToolOutput};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
@@ -19,23 +19,17 @@ impl Drive {
     /// was.
     pub(crate) async fn adopt(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {
         let lingers = self.driver.lifetime != Lifetime::Owned;
-        let Some(id) = self.last_sandbox().filter(|_| lingers) else { return Some(Vec::new()) };
+        let Some(id) = self.driver.traces.last_sandbox().filter(|_| lingers) else {
+            return Some(Vec::new());
+        };
         let limits = self.workplace().limits;
         let attaching = Sandbox::reattach(&*self.driver.backend, id, limits);
-        // One that is gone is made anew.
+        // One that died before it had logged that it took the sandbox up has left it to
+        // the next. One that is gone is made anew.
         let Ok(Ok(sandbox)) = timeout(OPENING, attaching).await else { return Some(Vec::new()) };
         self.settle(sandbox.with_variables(self.driver.place.variables.clone())).await;
         fail_point("collecting");
         self.collect().await
-    }
-
-    /// The sandbox that a process before worked in. One that died before it had
-    /// logged that it took the sandbox up has left it to the next.
-    fn last_sandbox(&self) -> Option<SandboxId> {
-        self.driver.records.iter().rev().find_map(|record| match record.event {
-            Event::SandboxOpened { sandbox, .. } => Some(sandbox),
-            _ => None,
-        })
     }
 
     async fn collect(&mut self) -> Option<Vec<(CallId, ToolOutput)>> {

@@ -36,7 +36,7 @@ impl Drive {
                 }
             }
             if let Some(delivery) = &driver.delivery {
-                let delivering = delivery.deliver(sandbox, &driver.records);
+                let delivering = delivery.deliver(sandbox, &*driver.past);
                 problem = work::in_time("packing the result", delivering).await.err().or(problem);
             }
         }

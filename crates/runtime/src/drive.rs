@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::driver::{DriveError, Driven, Driver, Notice, Order, OrderKind, Origin};
 use crate::fail_point::fail_point;
 use crate::log::Log;
+use crate::memory::{self, Memory};
 use crate::spans;
 use crate::work::{self, Done};
 
@@ -85,7 +86,10 @@ enum Next {
 
 pub(crate) struct Drive {
     pub(crate) driver: Driver,
-    work: JoinSet<Done>,
+    pub(crate) work: JoinSet<Done>,
+    /// What the job can look things up in, and whoever fills that.
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) filling: JoinSet<()>,
     log: Box<dyn Log>,
     pub(crate) sandbox: Option<Arc<Sandbox>>,
     /// Whether it is known that the sandbox's guest is gone.
@@ -93,7 +97,7 @@ pub(crate) struct Drive {
     pub(crate) tools: Option<Arc<Tools>>,
     /// The questions that are under way.
     asked: BTreeMap<RequestId, (Role, Meter)>,
-    clock: Clock,
+    pub(crate) clock: Clock,
     wakes: BTreeSet<Timestamp>,
     /// What has happened and was not heard yet.
     pub(crate) unheard: VecDeque<Input>,
@@ -103,15 +107,24 @@ pub(crate) struct Drive {
     leaves: Option<Instant>,
     /// Whether another process has the job by now.
     pub(crate) taken: bool,
+    /// The event of a model's last answer.
+    pub(crate) last_answer: u64,
+    /// Whether a conversation was just shortened.
+    pub(crate) was_cut: bool,
 }
 
 impl Drive {
     fn new(driver: Driver, log: Box<dyn Log>) -> Self {
-        let last_event = driver.records.last().map_or(Timestamp(0), |record| record.at);
+        let (past, indexes) = (Arc::clone(&driver.past), Arc::clone(&driver.indexes));
+        let memory = Memory::new(past, indexes, driver.directory.clone());
         Self {
-            clock: Clock::start(last_event),
+            clock: Clock::start(driver.run.last_event()),
+            last_answer: driver.run.last_seq(),
+            was_cut: false,
             driver,
             work: JoinSet::new(),
+            memory: Arc::new(memory),
+            filling: JoinSet::new(),
             log,
             sandbox: None,
             lost: false,
@@ -145,6 +158,7 @@ impl Drive {
             fail_point("completing");
         }
         self.append(now, step.events, heard).await?;
+        self.after_cut().await;
         for effect in step.effects {
             self.perform(effect).await;
         }
@@ -175,7 +189,7 @@ impl Drive {
                 }
                 _ => {}
             }
-            self.driver.records.push(record.clone());
+            self.note(&record);
             // Nobody may be watching.
             self.driver.notices.send(Notice::Record(Box::new(record))).await.ok();
         }
@@ -283,7 +297,7 @@ impl Drive {
     /// Works in this sandbox from here on.
     pub(crate) async fn settle(&mut self, sandbox: Sandbox) {
         let sandbox = Arc::new(sandbox);
-        let outputs = cofferdam_tools::Outputs::in_directory(self.driver.outputs.clone());
+        let outputs = cofferdam_tools::Outputs::in_directory(self.driver.directory.join("outputs"));
         let tools = Tools::new(Arc::clone(&sandbox), Arc::new(outputs));
         self.tools = Some(Arc::new(tools));
         self.driver.door.open(Arc::clone(&sandbox)).await;
@@ -325,6 +339,9 @@ impl Drive {
                 };
                 self.work.spawn(asking.instrument(span));
             }
+            Effect::RunTool { call, tool, .. } if tool.name == memory::NAME => {
+                self.recall(call, tool);
+            }
             Effect::RunTool { call, thread, tool } => match &self.tools {
                 Some(tools) => {
                     let notices = self.driver.notices.clone();
@@ -334,6 +351,7 @@ impl Drive {
                 }
                 None => self.unheard.push_back(no_sandbox()),
             },
+            Effect::Recall { thread, words } => self.offer(thread, words),
             Effect::Check => {
                 let place = self.driver.place.clone();
                 let checks = self.driver.run.spec().checks.clone();
@@ -363,6 +381,7 @@ impl Drive {
     async fn stop(&mut self) {
         self.wakes.clear();
         self.unheard.clear();
+        self.filling.shutdown().await;
         self.work.abort_all();
         while let Some(done) = self.work.join_next().await {
             // One that was just made has to be closed like any other: it would linger.

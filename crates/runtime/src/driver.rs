@@ -15,13 +15,17 @@ use tokio::time::Instant;
 
 use crate::door::Door;
 use crate::log::{LogError, TakenOver};
+use crate::memory::Indexes;
+use crate::past::{Past, Traces};
 
 /// Everything a job is driven with.
 pub struct Driver {
-    /// Its records so far, which lead to `run`.
-    pub records: Vec<Record>,
     /// Its state.
     pub run: Run,
+    /// What its log tells besides.
+    pub traces: Traces,
+    /// Its log, to be read.
+    pub past: Arc<dyn Past>,
     /// What the engine needs to know besides.
     pub settings: Settings,
     /// The models to ask.
@@ -38,8 +42,11 @@ pub struct Driver {
     /// Whether the workspace was lost, so that what it began with has to be put
     /// there again.
     pub replant: bool,
-    /// Where long outputs are kept.
-    pub outputs: PathBuf,
+    /// Where its own files are kept: long outputs, and what it can look things up in.
+    /// It is made when it is needed.
+    pub directory: PathBuf,
+    /// What opens the index of what it has let go.
+    pub indexes: Arc<dyn Indexes>,
     /// Who else gets the result, before the sandbox closes.
     pub delivery: Option<Box<dyn Delivery>>,
     /// How it is taken up.
@@ -59,6 +66,8 @@ pub struct Models {
     pub orchestrator: Arc<dyn Model>,
     /// Writes code.
     pub coder: Arc<dyn Model>,
+    /// Writes summaries.
+    pub summariser: Arc<dyn Model>,
 }
 
 impl Models {
@@ -66,6 +75,7 @@ impl Models {
         match role {
             Role::Orchestrator => Arc::clone(&self.orchestrator),
             Role::Coder => Arc::clone(&self.coder),
+            Role::Summariser => Arc::clone(&self.summariser),
         }
     }
 }
@@ -90,12 +100,12 @@ pub trait Seed: Send + Sync {
 
 /// Something that takes the result while the sandbox is still there.
 pub trait Delivery: Send + Sync {
-    /// Takes it. An error is told to the user, and the work does not count as
+    /// Takes it; `past` is the job's log. An error is told to the user, and the work does not count as
     /// handed over.
     fn deliver<'a>(
         &'a self,
         sandbox: &'a Sandbox,
-        records: &'a [Record],
+        past: &'a dyn Past,
     ) -> BoxFuture<'a, Result<(), String>>;
 
     /// The job rests, and its sandbox is about to close: takes what would be lost with

@@ -5,7 +5,7 @@
 //! process at a time can hold a journal.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -69,25 +69,23 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), next: 1 })
     }
 
-    /// Opens a log to go on with it, and reads what is in it.
+    /// Opens a log to go on with it, and shows every record in it to `seen`.
     ///
     /// # Errors
     /// When another process holds it, or it cannot be read or understood.
-    pub fn open(path: &Path) -> Result<(Self, Vec<Record>), JournalError> {
+    pub fn open(path: &Path, seen: impl FnMut(&Record)) -> Result<Self, JournalError> {
         let file = OpenOptions::new().read(true).append(true).open(path);
         let mut file = file.map_err(|source| failed("open", path, source))?;
         lock(&file, path)?;
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(|source| failed("read", path, source))?;
-        let (records, whole) = parse(&text, path)?;
-        if whole < text.len() {
-            file.set_len(whole as u64)
+        let (last, whole) = walk(&file, path, seen)?;
+        let length = file.metadata().map_err(|source| failed("read", path, source))?.len();
+        if whole < length {
+            file.set_len(whole)
                 .and_then(|()| file.seek(SeekFrom::End(0)))
                 .and_then(|_| file.sync_all())
                 .map_err(|source| failed("repair", path, source))?;
         }
-        let next = records.last().map_or(0, |record| record.seq) + 1;
-        Ok((Self { file, path: path.to_owned(), next }, records))
+        Ok(Self { file, path: path.to_owned(), next: last + 1 })
     }
 
     /// Reads a log without taking it.
@@ -95,8 +93,10 @@ impl Journal {
     /// # Errors
     /// When it cannot be read or understood.
     pub fn read(path: &Path) -> Result<Vec<Record>, JournalError> {
-        let text = std::fs::read(path).map_err(|source| failed("read", path, source))?;
-        Ok(parse(&text, path)?.0)
+        let file = File::open(path).map_err(|source| failed("read", path, source))?;
+        let mut records = Vec::new();
+        walk(&file, path, |record| records.push(record.clone()))?;
+        Ok(records)
     }
 
     /// Its file.
@@ -140,7 +140,7 @@ impl Journal {
     }
 }
 
-fn failed(act: &'static str, path: &Path, source: io::Error) -> JournalError {
+pub(crate) fn failed(act: &'static str, path: &Path, source: io::Error) -> JournalError {
     JournalError::File { act, path: path.to_owned(), source }
 }
 
@@ -152,19 +152,37 @@ fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// The records, and how many bytes of the text they are. What follows the last
-/// new line was never finished.
-fn parse(text: &[u8], path: &Path) -> Result<(Vec<Record>, usize), JournalError> {
-    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let lines = text.get(..whole).unwrap_or_default().split_inclusive(|byte| *byte == b'\n');
-    let records = lines.enumerate().map(|(number, line)| {
-        serde_json::from_slice(line).map_err(|error| JournalError::Garbled {
-            line: number + 1,
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })
-    });
-    Ok((records.collect::<Result<_, _>>()?, whole))
+/// Shows the records of a file to somebody. The number of the last, and the bytes of all:
+/// what follows the last new line was never finished.
+fn walk(
+    file: &File,
+    path: &Path,
+    mut seen: impl FnMut(&Record),
+) -> Result<(u64, u64), JournalError> {
+    let mut reader = BufReader::with_capacity(64 << 10, file);
+    let (mut last, mut whole, mut line) = (0, 0, Vec::new());
+    for number in 1.. {
+        line.clear();
+        let read = reader.read_until(b'\n', &mut line);
+        read.map_err(|source| failed("read", path, source))?;
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        let record = record(number, &line, path)?;
+        last = record.seq;
+        whole += line.len() as u64;
+        seen(&record);
+    }
+    Ok((last, whole))
+}
+
+/// The record of a line.
+pub(crate) fn record(number: usize, line: &[u8], path: &Path) -> Result<Record, JournalError> {
+    serde_json::from_slice(line).map_err(|error| JournalError::Garbled {
+        line: number,
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -182,8 +200,9 @@ mod tests {
         let mut journal = Journal::create(&path).unwrap();
         journal.append(Timestamp(1), vec![note("a"), note("b")]).unwrap();
         drop(journal);
-        let (mut journal, records) = Journal::open(&path).unwrap();
-        assert_eq!(records.len(), 2);
+        let mut seen = 0;
+        let mut journal = Journal::open(&path, |_| seen += 1).unwrap();
+        assert_eq!(seen, 2);
         let added = journal.append(Timestamp(2), vec![note("c")]).unwrap();
         assert_eq!(added[0].seq, 3);
         assert_eq!(Journal::read(&path).unwrap().len(), 3);
@@ -201,8 +220,9 @@ mod tests {
             // A line without its end is torn, however much of it is there.
             torn.truncate(whole.len() + cut.min(whole.len() - 1));
             std::fs::write(&path, &torn).unwrap();
-            let (mut journal, records) = Journal::open(&path).unwrap();
-            assert_eq!(records.len(), 1);
+            let mut seen = 0;
+            let mut journal = Journal::open(&path, |_| seen += 1).unwrap();
+            assert_eq!(seen, 1);
             journal.append(Timestamp(2), vec![note("b")]).unwrap();
             assert_eq!(Journal::read(&path).unwrap().len(), 2);
         }
@@ -213,9 +233,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("log.jsonl");
         let held = Journal::create(&path).unwrap();
-        assert!(matches!(Journal::open(&path), Err(JournalError::Busy { .. })));
+        assert!(matches!(Journal::open(&path, |_| {}), Err(JournalError::Busy { .. })));
         drop(held);
-        Journal::open(&path).unwrap();
+        Journal::open(&path, |_| {}).unwrap();
     }
 
     #[test]

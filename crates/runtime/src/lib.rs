@@ -16,8 +16,11 @@ mod driver;
 mod fail_point;
 mod journal;
 mod log;
+mod memory;
 mod outfit;
+mod past;
 mod place;
+mod remember;
 mod spans;
 mod work;
 
@@ -30,4 +33,6 @@ pub use driver::{
 pub use fail_point::fail_point;
 pub use journal::{Journal, JournalError};
 pub use log::{JournalLog, Log, LogError, TakenOver};
+pub use memory::Indexes;
 pub use outfit::{Outfit, engine_settings, unpriced};
+pub use past::{JournalPast, PAGE, Past, PastError, Replayed, Replaying, Traces, each, replay};

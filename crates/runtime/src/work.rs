@@ -110,10 +110,10 @@ pub(crate) async fn prepare(sandbox: Arc<Sandbox>, origin: Origin) -> Done {
 
 /// A question, complete.
 pub(crate) fn question(driver: &Driver, thread: ThreadId, role: Role, max_output: u32) -> Request {
-    let prompt = driver.run.prompt(thread);
+    let prompt = driver.run.prompt(&driver.settings, thread);
     Request {
         system: prompt.system,
-        messages: prompt.messages.to_vec(),
+        messages: prompt.messages.into_owned(),
         tools: driver.settings.role(role).tools.clone(),
         max_output,
         cache_key: format!("{}-{thread}", driver.run.spec().job),

@@ -35,15 +35,16 @@ pub(crate) fn job(row: &JobRow) -> api::Job {
         priority: row.priority,
         model: None,
         coder: None,
+        summariser: None,
         checks: None,
         network: None,
         upload: row.upload.map(|upload| upload.to_string()),
         turns: row.spent.turns,
-        tokens: tokens
-            .input
-            .saturating_add(tokens.cache_read)
-            .saturating_add(tokens.cache_write)
-            .saturating_add(tokens.output),
+        tokens: tokens.total(),
+        tokens_read: Some(tokens.read()),
+        // Nothing written to a cache and nothing read from it: nobody has said.
+        tokens_cached: (tokens.cache_read > 0 || tokens.cache_write > 0)
+            .then_some(tokens.cache_read),
         cost: row.spent.cost,
         time_ms: u64::try_from(row.spent.time.as_millis()).unwrap_or(u64::MAX),
         last_event: row.last_seq,
@@ -63,6 +64,7 @@ pub(crate) async fn whole_job(app: &App, row: &JobRow) -> Result<api::Job, Refus
     Ok(api::Job {
         model: Some(spec.orchestrator.to_string()),
         coder: Some(spec.coder.to_string()),
+        summariser: spec.summariser.map(|name| name.to_string()),
         network: Some(spec.place.network.to_string()),
         checks: Some(spec.checks),
         task: Some(spec.task),
@@ -216,6 +218,20 @@ mod tests {
         );
         let told = status_report(&row(Status::Pending, None));
         assert_eq!((told.result, told.error), (None, None));
+    }
+
+    #[test]
+    fn what_was_cached_is_told_only_where_a_provider_has_said() {
+        let told = |cache_read, cache_write| {
+            let mut row = row(Status::Complete, None);
+            let (input, output) = (100, 10);
+            row.spent.tokens = cofferdam_types::Tokens { input, cache_read, cache_write, output };
+            let job = job(&row);
+            (job.tokens, job.tokens_read, job.tokens_cached)
+        };
+        assert_eq!(told(0, 0), (110, Some(100), None));
+        assert_eq!(told(0, 50), (160, Some(150), Some(0)));
+        assert_eq!(told(300, 50), (460, Some(450), Some(300)));
     }
 
     #[test]

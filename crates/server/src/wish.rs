@@ -56,6 +56,7 @@ pub(crate) fn wish(asked: &CreateJob, principal: &Principal) -> Result<Wish, Ref
         task: asked.task.clone(),
         model: name("model", &asked.model)?,
         coder: name("coder", &asked.coder)?,
+        summariser: name("summariser", &asked.summariser)?,
         checks: asked.checks.clone(),
         attempts: within("attempts", asked.attempts, 1_000)?,
         turns: within("max_turns", asked.max_turns, 1_000_000)?,
@@ -237,6 +238,14 @@ mod tests {
     }
 
     #[test]
+    fn each_role_can_be_given_a_model() {
+        let wish = asked(r#"{"task": "t", "model": "a/b", "coder": "a/c", "summariser": "a/d"}"#);
+        let wish = wish.unwrap();
+        let names = [wish.model, wish.coder, wish.summariser].map(Option::unwrap);
+        assert_eq!(names, ["a/b", "a/c", "a/d"]);
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused() {
         for json in [
             r#"{"task": ""}"#,
@@ -250,6 +259,7 @@ mod tests {
             r#"{"task": "t", "checks": [""]}"#,
             r#"{"task": "t", "upload": "x"}"#,
             r#"{"task": "t", "model": ""}"#,
+            r#"{"task": "t", "summariser": ""}"#,
             r#"{"task": "t", "env": {"": "x"}}"#,
             r#"{"task": "t", "env": {"A=B": "x"}}"#,
             r#"{"task": "t", "priority": 101}"#,

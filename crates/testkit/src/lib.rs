@@ -8,6 +8,10 @@
 //! [`Postgres`] is a real database server, and [`Browser`] a real browser, started for
 //! a test and removed after it.
 //!
+//! [`marathon`] is a model for jobs that are longer than its window.
+//!
+//! [`needles`] makes logs of jobs with facts hidden in them.
+//!
 //! [`CrashSuite`] kills servers of the product in every state of a job.
 
 mod script;
@@ -25,6 +29,9 @@ mod browser;
 mod postgres;
 
 mod crash;
+
+pub mod marathon;
+pub mod needles;
 
 pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;

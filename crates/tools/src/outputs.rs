@@ -57,6 +57,15 @@ impl Outputs {
         Ok(Kept { file, directory: self.directory.clone(), written: 0 })
     }
 
+    /// Opens what was kept under a handle, as an output's `rest` has it.
+    ///
+    /// # Errors
+    /// When that is no handle, or nothing is kept under it.
+    pub fn kept(&self, handle: &str) -> io::Result<File> {
+        let name = Self::name(handle);
+        self.open(name.ok_or_else(|| io::Error::other(format!("{handle:?} names no output")))?)
+    }
+
     /// Opens an output that was kept.
     pub(crate) fn open(&self, name: &str) -> io::Result<File> {
         File::open(self.directory.join(name))

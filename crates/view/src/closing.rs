@@ -119,7 +119,8 @@ impl Closing<'_> {
 
     fn used(&self) -> String {
         let spent = self.spent;
-        let mut parts = vec![count(u64::from(spent.turns), "turn"), text::tokens(spent.tokens)];
+        let mut parts =
+            vec![count(u64::from(spent.turns), "turn"), text::tokens_in_all(spent.tokens)];
         parts.extend(text::cost(spent));
         parts.push(text::clock(spent.time));
         parts.join(" · ")

@@ -31,6 +31,18 @@ pub(crate) fn heading(call: &ToolCall) -> String {
             format!("{pattern}{within}{}", places.join(" "))
         }),
         "delegate" => text("instruction").map(str::to_owned),
+        "recall" => {
+            let id = number(&arguments, "id").map(|id| format!("#{id}"));
+            let asked = [id, text("query").map(str::to_owned), text("file").map(str::to_owned)];
+            let asked: Vec<String> = asked.into_iter().flatten().collect();
+            (!asked.is_empty()).then(|| asked.join("  "))
+        }
+        "digest" => {
+            let id = number(&arguments, "id").map(|id| format!("#{id}"));
+            let what = text("path").map(str::to_owned).or(id);
+            let question = text("question").map(|question| format!("  {question}"));
+            what.map(|what| what + &question.unwrap_or_default())
+        }
         "plan" | "finish" => Some(String::new()),
         _ => None,
     };
@@ -47,9 +59,12 @@ fn command(arguments: &Map<String, Value>) -> Option<String> {
     text("command").map(|command| format!("{}{background}", command.trim()))
 }
 
+fn number(arguments: &Map<String, Value>, name: &str) -> Option<u64> {
+    arguments.get(name).and_then(Value::as_u64)
+}
+
 fn range(arguments: &Map<String, Value>) -> String {
-    let number = |name: &str| arguments.get(name).and_then(Value::as_u64);
-    match (number("offset"), number("limit")) {
+    match (number(arguments, "offset"), number(arguments, "limit")) {
         (None, None) => String::new(),
         (offset, None) => format!("  from line {}", offset.unwrap_or(1)),
         (offset, Some(limit)) => {

@@ -83,11 +83,11 @@ impl Live {
     pub(crate) fn hear(&mut self, story: &mut Story, heard: Heard<'_>) {
         match heard {
             Heard::Answered { thread, depth, answer } => self.answered(thread, depth, answer),
-            Heard::Failed { thread, depth, failure, again } => {
+            Heard::Failed { thread, depth, failure, again, summary } => {
                 self.withdraw(thread, depth);
                 // That a job which ends waits for no answer goes without saying.
                 if again.is_some() || failure.kind != FailureKind::Abandoned {
-                    self.lines(told::failure(depth, failure, again));
+                    self.lines(told::failure(depth, failure, again, summary));
                 }
             }
             Heard::Started(id) => {

@@ -1,7 +1,7 @@
 //! A job where there is no terminal: whole lines, in the order of events, without
 //! a single control character.
 
-use cofferdam_types::ToolStatus;
+use cofferdam_types::{Event, ToolStatus};
 
 use crate::calls::{call_line, cut_short, is_silent};
 use crate::line::{Line, Tone};
@@ -21,7 +21,9 @@ pub(crate) fn lines(story: &Story, heard: Heard<'_>) -> Vec<Line> {
             let said = text.trim().lines().map(|line| Line::new(depth).own(Tone::Plain, line));
             said.chain(cut_short(depth, answer.stop)).collect()
         }
-        Heard::Failed { depth, failure, again, .. } => told::failure(depth, failure, again),
+        Heard::Failed { depth, failure, again, summary, .. } => {
+            told::failure(depth, failure, again, summary)
+        }
         Heard::Started(id) => {
             let call = story.running.get(&id);
             call.map(|call| call_line((Tone::Plain, "●"), call, "", WIDTH)).into_iter().collect()
@@ -37,6 +39,10 @@ pub(crate) fn lines(story: &Story, heard: Heard<'_>) -> Vec<Line> {
             lines
         }
         Heard::Planned { steps } => vec![told::plan_briefly(steps)],
+        // A terminal has it in its status line.
+        Heard::Other(Event::ModelAsked { span: Some(_), attempt: 1, .. }) => {
+            vec![Line::new(0).own(Tone::Faint, "· summarising…")]
+        }
         Heard::Other(event) => told::event(story, event),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cofferdam_model::Delta;
 use cofferdam_types::{
-    Answer, Budget, CallId, Event, JobId, ModelFailure, PlanStep, Record, RequestId, Spent,
+    Answer, Budget, CallId, Event, JobId, ModelFailure, PlanStep, Record, RequestId, Role, Spent,
     ThreadId, Timestamp, Tokens, ToolCall, ToolOutput, Usd,
 };
 
@@ -61,6 +61,9 @@ struct Question {
     thread: ThreadId,
     model: String,
     attempt: u32,
+    /// Whether a summary was asked for, or notes on something long, which nobody but the
+    /// other model reads.
+    summary: bool,
     /// It failed and is put again then.
     again_at: Option<Duration>,
 }
@@ -106,6 +109,8 @@ pub(crate) enum Heard<'a> {
         depth: usize,
         failure: &'a ModelFailure,
         again: Option<Again>,
+        /// Whether only a summary is missing, which can be had by rule.
+        summary: bool,
     },
     Started(CallId),
     Ended {
@@ -134,6 +139,11 @@ impl Story {
         self.depths.get(&thread).copied().unwrap_or_default()
     }
 
+    /// Whether what comes in a conversation is for the other model and not for people.
+    pub(crate) fn summarises(&self, thread: ThreadId) -> bool {
+        self.questions.values().any(|question| question.thread == thread && question.summary)
+    }
+
     /// Hears of a piece of an answer.
     pub(crate) fn hear_delta(&mut self, thread: ThreadId, delta: &Delta) {
         if let Delta::Used(tokens) = delta {
@@ -156,26 +166,37 @@ impl Story {
                 self.stage = if *only_delivers { Stage::HandingOver } else { Stage::Opening };
             }
             Event::SandboxOpened { .. } => self.stage = Stage::Working,
-            Event::Delegated { thread, call, brief } => {
+            // Something long is read for a call that has begun before.
+            Event::Delegated { thread, call, reading: Some(_), .. } => {
+                let depth = self.running.get(call).map_or(0, |call| call.depth);
+                self.depths.insert(*thread, depth + 1);
+            }
+            Event::Delegated { thread, call, brief, .. } => {
                 return self.delegate(now, record.at, *thread, *call, brief);
             }
-            Event::ModelAsked { thread, request, model, attempt, .. } => {
+            Event::ModelAsked { thread, request, role, model, attempt, .. } => {
                 self.questions.retain(|_, question| question.thread != *thread);
                 let (thread, attempt) = (*thread, *attempt);
                 let model = tame_line(&model.0);
-                let question = Question { thread, model, attempt, again_at: None };
+                let summary = *role == Role::Summariser;
+                let question = Question { thread, model, attempt, summary, again_at: None };
                 self.questions.insert(*request, question);
             }
             Event::ModelAnswered { request, answer, cost } => {
-                let thread = self.questions.remove(request).map(|question| question.thread);
-                let thread = thread.unwrap_or(ThreadId(0));
+                let question = self.questions.remove(request);
+                let thread = question.as_ref().map_or(ThreadId(0), |question| question.thread);
                 self.spent.turns += 1;
                 self.pay(thread, answer.tokens, *cost);
+                if question.is_some_and(|question| question.summary) {
+                    // Said to the other model, and told with the cut.
+                    return Heard::Other(event);
+                }
                 self.asked.insert(thread, answer.calls().cloned().collect());
                 return Heard::Answered { thread, depth: self.depth(thread), answer };
             }
             Event::ModelFailed { request, failure, tokens, cost, retry_at } => {
                 let again = retry_at.map(|at| at.since(record.at));
+                let summary = self.questions.get(request).is_some_and(|asked| asked.summary);
                 let (thread, attempt) = self.fail(*request, again.map(|after| now + after));
                 if *tokens == Tokens::default() {
                     self.using.remove(&thread);
@@ -183,7 +204,8 @@ impl Story {
                     self.pay(thread, *tokens, *cost);
                 }
                 let again = again.map(|after| Again { after, attempt: attempt + 1 });
-                return Heard::Failed { thread, depth: self.depth(thread), failure, again };
+                let depth = self.depth(thread);
+                return Heard::Failed { thread, depth, failure, again, summary };
             }
             // The conversation is over, so its number does not matter.
             Event::ModelUsed { tokens, cost, .. } => self.pay(ThreadId(0), *tokens, *cost),
@@ -204,7 +226,7 @@ impl Story {
                 };
                 return Heard::Ended { id: *id, call: Box::new(call), output, took };
             }
-            Event::Planned { steps } if *steps != self.plan => {
+            Event::Planned { steps, .. } if *steps != self.plan => {
                 self.plan.clone_from(steps);
                 return Heard::Planned { steps };
             }
@@ -221,6 +243,9 @@ impl Story {
             Event::Prepared { .. }
             | Event::UserSaid { .. }
             | Event::Planned { .. }
+            | Event::ContextCut { .. }
+            | Event::RecallAsked { .. }
+            | Event::Offered { .. }
             | Event::ModelsChanged { .. }
             | Event::Paused
             | Event::Resumed
@@ -338,6 +363,7 @@ impl Story {
                     (None, _, Some(Question { again_at: Some(at), .. })) => {
                         format!("asking again in {}", text::span(at.saturating_sub(now)))
                     }
+                    (None, _, Some(Question { summary: true, .. })) => "summarising…".to_owned(),
                     (None, _, Some(question)) => format!("waiting for {}", question.model),
                     (None, _, None) => "working".to_owned(),
                 }

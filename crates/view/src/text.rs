@@ -102,10 +102,32 @@ pub(crate) fn clock(span: Duration) -> String {
 /// `12.4k tokens (91% cached)`
 pub(crate) fn tokens(tokens: Tokens) -> String {
     let total = format!("{} tokens", rough(tokens.total()));
-    match tokens.cache_read.saturating_mul(100).checked_div(tokens.read()) {
-        None | Some(0) => total,
+    match cached(tokens) {
+        None => total,
         Some(share) => format!("{total} ({share}% cached)"),
     }
+}
+
+/// The same, and whether nobody has said what was cached.
+pub(crate) fn tokens_in_all(used: Tokens) -> String {
+    match (cached(used), used.read()) {
+        (None, 1..) => format!("{} (cached share unknown)", tokens(used)),
+        _ => tokens(used),
+    }
+}
+
+/// How much of a hundred of what was read a provider still had; `None` where nothing
+/// was written to a cache and nothing read from it, since then nobody has said.
+fn cached(tokens: Tokens) -> Option<u64> {
+    if tokens.cache_read == 0 && tokens.cache_write == 0 {
+        return None;
+    }
+    tokens.cache_read.saturating_mul(100).checked_div(tokens.read())
+}
+
+/// `12.4k → 3.1k tokens`
+pub(crate) fn shrunk(before: u64, after: u64) -> String {
+    format!("{} → {} tokens", rough(before), rough(after))
 }
 
 /// What was paid, and whether that is all; nothing before there is anything to
@@ -152,6 +174,17 @@ mod tests {
         let used = Tokens { input: 900, cache_read: 9_100, cache_write: 0, output: 2_400 };
         assert_eq!(tokens(used), "12.4k tokens (91% cached)");
         assert_eq!(tokens(Tokens::default()), "0 tokens");
+        assert_eq!(tokens_in_all(Tokens::default()), "0 tokens");
+        // Kept, and not yet read again.
+        let first = Tokens { input: 10, cache_read: 0, cache_write: 990, output: 0 };
+        assert_eq!(tokens_in_all(first), "1.0k tokens (0% cached)");
+    }
+
+    #[test]
+    fn a_provider_that_says_nothing_of_a_cache_is_not_said_to_have_none() {
+        let used = Tokens { input: 900, cache_read: 0, cache_write: 0, output: 100 };
+        assert_eq!(tokens(used), "1.0k tokens");
+        assert_eq!(tokens_in_all(used), "1.0k tokens (cached share unknown)");
     }
 
     #[test]

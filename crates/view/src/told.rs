@@ -1,19 +1,24 @@
 //! Events told in lines, whoever reads them. Answers and calls, which a terminal
 //! sees while they come, are told by those who know how they are seen.
 
-use cofferdam_types::{Budget, CheckResult, Event, ModelFailure, ModelName, PlanStep, StepStatus};
+use cofferdam_types::{
+    Budget, CheckResult, Cut, Event, ModelFailure, ModelName, PlanStep, StepStatus, Summariser,
+};
 
 use crate::closing::Closing;
 use crate::fold;
 use crate::line::{Line, Tone};
 use crate::result::output_line;
 use crate::story::{Again, Story};
-use crate::tame::tame;
-use crate::text::{clock, count, span};
+use crate::tame::{tame, tame_line};
+use crate::text::{clock, count, cut, shrunk, size, span};
 use crate::words;
 
 /// Lines shown of a failing check's end.
 const CHECK_TAIL: usize = 8;
+
+/// Cells shown of what is looked for.
+const RECALLED: usize = 80;
 
 /// Tells an event that concerns the whole job.
 pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
@@ -71,6 +76,32 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
             let models = models(orchestrator, coder);
             vec![note().own(Tone::Faint, "the job goes on with ").foreign(Tone::Faint, &models)]
         }
+        Event::ContextCut { cut, tokens: (before, after), .. } => {
+            let how = match cut {
+                Cut::Pruned { .. } => "long outputs were cut",
+                Cut::Summarised { by: Summariser::Model, .. } => "older parts were summarised",
+                Cut::Summarised { by: Summariser::Rule, .. } => {
+                    "older parts were summarised by rule"
+                }
+            };
+            let text = format!("{how} to save room: {}", shrunk(*before, *after));
+            vec![note().own(Tone::Faint, text)]
+        }
+        Event::RecallAsked { words, .. } => {
+            let words = words.lines().next().unwrap_or_default();
+            let words = cut(&tame_line(words), RECALLED);
+            vec![note().own(Tone::Faint, format!("looking back for: {words}"))]
+        }
+        Event::Offered { text, .. } if text.is_empty() => {
+            vec![note().own(Tone::Faint, "nothing that was let go seems to be needed now")]
+        }
+        Event::Offered { text, .. } => {
+            let found = size(text.len() as u64);
+            vec![note().own(
+                Tone::Faint,
+                format!("{found} that were let go may be needed: shown to the model again"),
+            )]
+        }
         Event::Noted { text } => vec![note().foreign(Tone::Faint, text).wrapped()],
         Event::Paused => vec![note().own(Tone::Plain, words::PAUSED)],
         Event::Resumed => vec![note().own(Tone::Plain, words::RESUMED)],
@@ -102,7 +133,12 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
 }
 
 /// Tells that a model has not answered, and what follows.
-pub(crate) fn failure(depth: usize, failure: &ModelFailure, again: Option<Again>) -> Vec<Line> {
+pub(crate) fn failure(
+    depth: usize,
+    failure: &ModelFailure,
+    again: Option<Again>,
+    summary: bool,
+) -> Vec<Line> {
     let then = match again {
         Some(Again { after, attempt }) => {
             format!("; asking again {} (attempt {attempt})", words::wait(after))
@@ -110,7 +146,9 @@ pub(crate) fn failure(depth: usize, failure: &ModelFailure, again: Option<Again>
         None => String::new(),
     };
     let told = Line::new(depth).own(Tone::Warning, "! ");
-    let told = told.own(Tone::Plain, format!("{}{then}", words::failure(failure.kind)));
+    let missing = if summary { "no summary: " } else { "" };
+    let words = format!("{missing}{}{then}", words::failure(failure.kind));
+    let told = told.own(Tone::Plain, words);
     let mut lines = vec![told.wrapped().problem()];
     if !failure.message.trim().is_empty() {
         let reason = Line::below(depth).foreign(Tone::Faint, &failure.message);

@@ -98,7 +98,9 @@ impl View {
             Happening::Record(record) => self.record(now, record),
             Happening::Delta { thread, delta } => {
                 self.story.hear_delta(thread, delta);
-                if let Screen::Live(live) = &mut self.screen {
+                if let Screen::Live(live) = &mut self.screen
+                    && !self.story.summarises(thread)
+                {
                     live.delta(thread, self.story.depth(thread), delta);
                 }
                 self.redrawn(now)

@@ -11,6 +11,11 @@ mod agent_memory;
 mod agent_tables;
 mod agent_trial;
 mod build;
+mod context;
+mod context_history;
+mod context_memory;
+mod context_prompt;
+mod context_recall;
 mod crowd;
 mod docker;
 mod engines;
@@ -73,6 +78,8 @@ enum Subject {
     Agent(agent::AgentBench),
     /// The server: submissions, a burst of jobs, readers, memory
     Server(server::ServerBench),
+    /// Context beyond the window: the next question, finding again, memory
+    Context(context::ContextBench),
     #[command(hide = true)]
     Stopwatch(stopwatch::Serve),
 }
@@ -177,6 +184,7 @@ impl Bench {
             Subject::Sandbox(bench) => bench.run(root),
             Subject::Agent(bench) => bench.run(root),
             Subject::Server(bench) => bench.run(root),
+            Subject::Context(bench) => bench.run(root),
         }
     }
 }

@@ -23,6 +23,11 @@ impl Samples {
         self.0.first().copied().unwrap_or_default()
     }
 
+    /// The longest.
+    pub(super) fn longest(&self) -> Duration {
+        self.0.last().copied().unwrap_or_default()
+    }
+
     /// The one in the middle, or what lies between the two that are.
     pub(super) fn median(&self) -> Duration {
         let middle = self.0.len() / 2;

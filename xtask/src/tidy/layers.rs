@@ -14,10 +14,12 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("guest", &["guest-protocol"]),
     // Seams.
     ("model", &["types"]),
+    ("recall", &["types"]),
     ("sandbox", &["guest-protocol", "types"]),
     ("store", &["types"]),
     // Adapters: their own seam, never each other.
     ("model-*", &["model", "types"]),
+    ("recall-*", &["recall", "types"]),
     ("sandbox-*", &["sandbox", "types"]),
     ("store-*", &["store", "types"]),
     // The native back end and the parts only it is made of. The build script of
@@ -33,7 +35,17 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("tools", &["guest-protocol", "sandbox", "types"]),
     (
         "runtime",
-        &["context", "engine", "guest-protocol", "model", "sandbox", "store", "tools", "types"],
+        &[
+            "context",
+            "engine",
+            "guest-protocol",
+            "model",
+            "recall",
+            "sandbox",
+            "store",
+            "tools",
+            "types",
+        ],
     ),
     ("bundle", &["guest-protocol", "sandbox", "types"]),
     ("fleet", &["bundle", "engine", "model", "runtime", "sandbox", "store", "types"]),
@@ -72,6 +84,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "fleet",
             "model",
             "model-*",
+            "recall",
+            "recall-*",
             "runtime",
             "sandbox",
             "sandbox-*",
@@ -106,8 +120,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What any crate may use in its tests, beyond its row: the fixtures, and the back
-/// end that every machine has, for what can only be tested in a real sandbox.
-pub(super) const FOR_TESTS: &[&str] = &["testkit", "sandbox-native"];
+/// end and the index that every machine has, for what can only be tested with real ones.
+pub(super) const FOR_TESTS: &[&str] = &["testkit", "recall-sqlite", "sandbox-native"];
 
 /// What a crate may depend on; `None` if the table does not know the crate.
 pub(super) fn allowed(

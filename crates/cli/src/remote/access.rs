@@ -36,7 +36,28 @@ pub(crate) struct ServerOptions {
     insecure: bool,
 }
 
+/// Who has said which server is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The command line.
+    Named,
+    /// The environment.
+    Set,
+    /// Nobody.
+    Usual,
+}
+
 impl ServerOptions {
+    /// Who has said which server is meant.
+    pub(crate) fn place(&self) -> Place {
+        let set = std::env::var_os("COFFERDAM_SERVER").is_some_and(|url| !url.is_empty());
+        match (&self.server, set) {
+            (Some(_), _) => Place::Named,
+            (None, true) => Place::Set,
+            (None, false) => Place::Usual,
+        }
+    }
+
     /// The client that these options ask for.
     pub(crate) fn client(&self, product: &Product) -> Result<Client, Failed> {
         self.make(&product.home, |name| std::env::var_os(name))

@@ -12,6 +12,9 @@ use crate::problem::Problem;
 const NO_TOKEN: &str = "the token cannot be used";
 const NO_JOB: &str = "no such job";
 
+/// The code of a server that is not there.
+pub(crate) const NO_SERVER: &str = "REM-001";
+
 /// What a client tells, with its exit code.
 pub(crate) fn failed(error: ClientError) -> Failed {
     (client(&error), exit::FAILED)
@@ -22,7 +25,7 @@ pub(crate) fn client(error: &ClientError) -> Problem {
     let cause = error_chain(error);
     match error {
         ClientError::NoServer { url, .. } => Problem::new(
-            "REM-001",
+            NO_SERVER,
             &format!("no server at {url}"),
             cause,
             "start one with `cofferdam serve`, or name another with --server or COFFERDAM_SERVER",

@@ -46,11 +46,20 @@ pub(crate) fn code(job: &Job) -> u8 {
     exit::told(job.ending.filter(|_| job.status.is_over()))
 }
 
+/// The share of what was read that came from a cache. An older server says nothing.
+fn cached(job: &Job) -> String {
+    match (job.tokens_read, job.tokens_cached) {
+        (None | Some(0), _) => String::new(),
+        (Some(_), None) => " (cached share unknown)".to_owned(),
+        (Some(read), Some(cached)) => format!(" ({}% cached)", cached.saturating_mul(100) / read),
+    }
+}
+
 fn told(job: &Job, now: Timestamp) -> String {
     let mut lines = Vec::new();
     let mut say = |name: &str, value: &str| {
         if !value.trim().is_empty() {
-            lines.push(format!("{name:<9} {value}"));
+            lines.push(format!("{name:<10} {value}"));
         }
     };
     let moment = |moment: &str| format!("{} ({} ago)", tame_line(moment), age(moment, now));
@@ -68,20 +77,24 @@ fn told(job: &Job, now: Timestamp) -> String {
     if job.coder != job.model {
         say("coder", &tame_line(job.coder.as_deref().unwrap_or_default()));
     }
+    if job.summariser.is_some() && job.summariser != job.model {
+        say("summariser", &tame_line(job.summariser.as_deref().unwrap_or_default()));
+    }
     for check in job.checks.iter().flatten() {
         say("check", &tame_line(check));
     }
     if job.turns > 0 {
         let seconds = job.time_ms / 1000;
         let (turns, tokens, cost) = (job.turns, job.tokens, job.cost);
-        say("used", &format!("{turns} answers, {tokens} tokens, {cost}, {seconds} s"));
+        let cached = cached(job);
+        say("used", &format!("{turns} answers, {tokens} tokens{cached}, {cost}, {seconds} s"));
     }
     say("error", &tame_line(job.error.as_deref().unwrap_or_default()));
     if job.result.is_some() {
         say("result", &format!("cofferdam download {}", job.id));
     }
     let summary = tame(job.summary.as_deref().unwrap_or_default());
-    say("summary", &summary.trim().replace('\n', "\n          "));
+    say("summary", &summary.trim().replace('\n', "\n           "));
     lines.join("\n")
 }
 
@@ -105,23 +118,35 @@ mod tests {
     fn a_job_is_told_without_control_characters() {
         let job = job(serde_json::json!({
             "verified": true, "ending": "complete", "summary": "one\ntwo\n", "model": "demo",
-            "coder": "demo", "checks": ["make test"], "result": "/x",
+            "coder": "demo", "checks": ["make test"], "result": "/x", "summariser": "a/brief",
+            "tokens_read": 1000, "tokens_cached": 600,
         }));
         let now = "2026-11-16T01:00:00Z".parse().unwrap();
         insta::assert_snapshot!(told(&job, now), @r"
-        id        019a0000-0000-7000-8000-000000000000
-        status    complete
-        verified  yes
-        title     ared␇
-        created   2026-11-16T00:00:00Z (1h ago)
-        model     demo
-        check     make test
-        used      3 answers, 1200 tokens, $0.2500, 61 s
-        result    cofferdam download 019a0000-0000-7000-8000-000000000000
-        summary   one
-                  two
+        id         019a0000-0000-7000-8000-000000000000
+        status     complete
+        verified   yes
+        title      ared␇
+        created    2026-11-16T00:00:00Z (1h ago)
+        model      demo
+        summariser a/brief
+        check      make test
+        used       3 answers, 1200 tokens (60% cached), $0.2500, 61 s
+        result     cofferdam download 019a0000-0000-7000-8000-000000000000
+        summary    one
+                   two
         ");
         assert_eq!(code(&job), 0);
+    }
+
+    #[test]
+    fn what_was_cached_is_told_as_far_as_it_is_known() {
+        let told = |change| cached(&job(change));
+        assert_eq!(told(serde_json::json!({})), "");
+        assert_eq!(told(serde_json::json!({"tokens_read": 0})), "");
+        assert_eq!(told(serde_json::json!({"tokens_read": 9})), " (cached share unknown)");
+        let none = serde_json::json!({"tokens_read": 9, "tokens_cached": 0});
+        assert_eq!(told(none), " (0% cached)");
     }
 
     #[test]

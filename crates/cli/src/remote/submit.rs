@@ -33,6 +33,10 @@ pub(crate) struct SubmitArguments {
     /// The model that writes code when it is delegated to [default: the same]
     #[arg(long, value_name = "MODEL")]
     coder: Option<String>,
+    /// The model that writes summaries when the conversation gets too long [default:
+    /// the server's; with --model the same as that]
+    #[arg(long, value_name = "MODEL")]
+    summariser: Option<String>,
     /// The directory or archive (tar, tar.gz, tar.zst, zip) that the workspace
     /// begins with. Of a directory, what its .gitignore names stays here
     #[arg(long, value_name = "DIR|ARCHIVE")]
@@ -206,6 +210,7 @@ fn wish(arguments: &SubmitArguments, task: String) -> Result<CreateJob, String> 
         task,
         model: arguments.model.clone(),
         coder: arguments.coder.clone(),
+        summariser: arguments.summariser.clone(),
         checks: arguments.check.clone(),
         attempts: arguments.attempts,
         max_turns: arguments.max_turns,
@@ -285,6 +290,8 @@ mod tests {
             "demo",
             "--coder",
             "a/b",
+            "--summariser",
+            "a/c",
             "--check",
             "make test",
             "--check",
@@ -324,7 +331,7 @@ mod tests {
         assert_eq!(
             wished(&words).unwrap(),
             serde_json::json!({
-                "task": "do it", "model": "demo", "coder": "a/b",
+                "task": "do it", "model": "demo", "coder": "a/b", "summariser": "a/c",
                 "checks": ["make test", "true"], "attempts": 2, "max_turns": 9,
                 "max_cost": "0.5", "max_tokens": 1000, "timeout": "10m",
                 "network": "allow:example.com", "memory": "512M", "cpus": "0.5", "pids": 64,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_config::Settings;
 use cofferdam_engine::Run;
-use cofferdam_runtime::{Journal, now};
+use cofferdam_runtime::{Journal, Replayed, Replaying, Traces, now};
 use cofferdam_types::{Budget, Ending, Event, JobId, JobSpec, ModelName, Place, Record};
 
 use super::history::History;
@@ -21,8 +21,10 @@ const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
 /// A job with its log, ready to be driven.
 pub(crate) struct Job {
     pub(crate) journal: Journal,
-    pub(crate) records: Vec<Record>,
     pub(crate) run: Run,
+    pub(crate) traces: Traces,
+    /// The first record of one that is new.
+    pub(crate) created: Option<Record>,
 }
 
 /// Begins a new job.
@@ -30,12 +32,13 @@ pub(crate) fn begin(history: &History, moment: &str, spec: JobSpec) -> Result<Jo
     let mut journal = history.begin(moment).map_err(|error| Problem::transcript(&error))?;
     let at = now();
     let created = Event::Created { spec: Box::new(spec.clone()) };
-    let records = journal.append(at, vec![created]).map_err(|error| {
+    let mut records = journal.append(at, vec![created]).map_err(|error| {
         // A transcript without a job is of no use to anybody.
         std::fs::remove_file(journal.path()).ok();
         Problem::transcript(&error)
     })?;
-    Ok(Job { journal, records, run: Run::new(spec, at) })
+    let created = records.pop();
+    Ok(Job { journal, run: Run::new(spec, at), traces: Traces::default(), created })
 }
 
 /// The models that the command line asks for, if they are others than the job's.
@@ -62,10 +65,17 @@ pub(crate) fn resume(
     arguments: &RunArguments,
     settings: &Settings,
 ) -> Result<Job, Problem> {
-    let (mut journal, mut records) =
-        Journal::open(path).map_err(|error| Problem::transcript(&error))?;
-    let mut run =
-        Run::replay(&records).map_err(|error| Problem::unusable(path, &error.to_string()))?;
+    let mut replaying = Replaying::default();
+    let mut problem = None;
+    let journal = Journal::open(path, |record| {
+        if problem.is_none() {
+            problem = replaying.take(record).err();
+        }
+    });
+    let mut journal = journal.map_err(|error| Problem::transcript(&error))?;
+    let replayed = problem.map_or_else(|| replaying.finish(), Err);
+    let Replayed { mut run, traces } =
+        replayed.map_err(|error| Problem::unusable(path, &error.to_string()))?;
     let complete = matches!(run.ended(), Some(Ending::Complete { .. }));
     if complete && arguments.task.is_none() {
         return Err(Problem::complete(run.spec().job));
@@ -84,13 +94,12 @@ pub(crate) fn resume(
     if let Some((orchestrator, coder)) = models(arguments, settings, run.spec()) {
         changes.push(Event::ModelsChanged { orchestrator, coder });
     }
-    let at = now().max(records.last().map_or(now(), |record| record.at));
+    let at = now().max(run.last_event());
     for change in &changes {
         run.apply(at, change);
     }
-    let appended = journal.append(at, changes);
-    records.extend(appended.map_err(|error| Problem::transcript(&error))?);
-    Ok(Job { journal, records, run })
+    journal.append(at, changes).map_err(|error| Problem::transcript(&error))?;
+    Ok(Job { journal, run, traces, created: None })
 }
 
 /// A job, complete, from options and settings.
@@ -124,6 +133,7 @@ pub(crate) fn spec(
         task,
         orchestrator,
         coder,
+        summariser: settings.summariser.clone(),
         budget: settings.budget.clone(),
         checks: arguments.check.clone(),
         attempts: arguments.attempts.unwrap_or(ATTEMPTS),

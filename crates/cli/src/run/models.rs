@@ -6,7 +6,7 @@ use std::time::Duration;
 use cofferdam_config::{ConfigError, EndpointSettings, LocalServer, Settings};
 use cofferdam_model::Model;
 use cofferdam_runtime::Models;
-use cofferdam_types::{ModelName, Record};
+use cofferdam_types::{JobSpec, ModelName, Record};
 use futures_util::future::{BoxFuture, join_all};
 
 use super::history::History;
@@ -61,12 +61,12 @@ async fn find_local(maker: &dyn ModelMaker, settings: &Settings) -> Option<Model
     })
 }
 
-/// The models of these names.
+/// The models of a job.
 pub(crate) fn make(
     maker: &dyn ModelMaker,
     settings: &Settings,
     history: &History,
-    (orchestrator, coder): (&ModelName, &ModelName),
+    spec: &JobSpec,
 ) -> Result<Models, Problem> {
     let one = |name: &ModelName| -> Result<Arc<dyn Model>, Problem> {
         match name.provider() {
@@ -84,7 +84,12 @@ pub(crate) fn make(
             }
         }
     };
-    let made = one(orchestrator)?;
-    let coder = if coder == orchestrator { Arc::clone(&made) } else { one(coder)? };
-    Ok(Models { orchestrator: made, coder })
+    let orchestrator = one(&spec.orchestrator)?;
+    let other = |name: &ModelName| match name == &spec.orchestrator {
+        true => Ok(Arc::clone(&orchestrator)),
+        false => one(name),
+    };
+    let coder = other(&spec.coder)?;
+    let summariser = other(spec.summariser.as_ref().unwrap_or(&spec.orchestrator))?;
+    Ok(Models { orchestrator, coder, summariser })
 }

@@ -176,11 +176,9 @@ impl Screen {
     }
 
     /// Takes in what happened before, without showing it.
-    pub(crate) fn remember(&mut self, records: &[Record]) {
+    pub(crate) fn remember(&mut self, record: &Record) {
         if let Kind::View(view) = &mut self.kind {
-            for record in records {
-                view.remember(record);
-            }
+            view.remember(record);
         }
     }
 

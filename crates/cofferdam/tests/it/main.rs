@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the program under test runs on the host")]
 
 mod agent;
+mod context_lab;
 mod home;
 mod invocation;
 mod processes;
@@ -10,6 +11,8 @@ mod served;
 mod terminal;
 
 mod bytes;
+mod context_long;
+mod context_shown;
 mod doctor;
 mod environment;
 mod exec;

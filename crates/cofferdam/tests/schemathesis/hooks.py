@@ -83,7 +83,7 @@ def before_call(context, case, kwargs):
     if operation in ("createJob", "schedule", "submit") and follows_all(case):
         # What nobody can guess is left to the examples.
         if isinstance(case.body, dict):
-            for field in ("coder", "upload", "sandbox", "require", "network"):
+            for field in ("coder", "summariser", "upload", "sandbox", "require", "network"):
                 case.body.pop(field, None)
             case.body["model"] = "demo"
 

@@ -32,6 +32,8 @@ fn mistakes_in_the_users_file_name_their_line() {
         "[budget]\ntokens = -1",
         "[model]\nretries = \"many\"",
         "[model]\nmax_output = 10",
+        "[model]\ncontext_window = 10",
+        "[providers.ollama]\ncontext_window = \"lots\"",
         "[model]\nidle_timeout = \"soon\"",
         "[budget]\ncost = \"cheap\"",
         "[sandbox]\nmemory = \"64K\"",
@@ -81,6 +83,12 @@ fn mistakes_in_the_users_file_name_their_line() {
     cause: /config/cofferdam/config.toml, line 2, column 14: "10" is not a whole number between 256 and 1000000
     help:  see docs/configuration.md
 
+    cause: /config/cofferdam/config.toml, line 2, column 18: "10" is not a whole number between 8000 and 100000000
+    help:  see docs/configuration.md
+
+    cause: /config/cofferdam/config.toml, line 2, column 18: "lots" is not a whole number between 8000 and 100000000
+    help:  see docs/configuration.md
+
     cause: /config/cofferdam/config.toml, line 2, column 16: "soon" is not a time such as 60s, 10m or 500ms
     help:  see docs/configuration.md
 
@@ -121,6 +129,8 @@ fn variables_that_make_no_sense_are_named() {
     let told = [
         "MAX_TOKENS=lots",
         "MAX_TOKENS=5",
+        "CONTEXT_WINDOW=lots",
+        "CONTEXT_WINDOW=7999",
         "USE_SANDBOX=perhaps",
         "SAFEDIR=~/work",
         "MODEL=large",
@@ -137,6 +147,12 @@ fn variables_that_make_no_sense_are_named() {
 
     cause: MAX_TOKENS makes no sense: "5" is not a whole number between 256 and 1000000
     help:  set MAX_TOKENS to how many tokens an answer may have, such as 16384
+
+    cause: CONTEXT_WINDOW makes no sense: "lots" is not a whole number between 8000 and 100000000
+    help:  set CONTEXT_WINDOW to how many tokens the model can read and write, such as 200000
+
+    cause: CONTEXT_WINDOW makes no sense: "7999" is not a whole number between 8000 and 100000000
+    help:  set CONTEXT_WINDOW to how many tokens the model can read and write, such as 200000
 
     cause: USE_SANDBOX is "perhaps", which is neither true nor false
     help:  unset USE_SANDBOX: everything runs in a sandbox

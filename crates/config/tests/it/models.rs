@@ -1,6 +1,6 @@
 //! Which model is used.
 
-use cofferdam_config::{DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL};
+use cofferdam_config::{DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL, Flags};
 use insta::assert_snapshot;
 
 use crate::harness::Case;
@@ -133,6 +133,27 @@ fn the_coder_is_chosen_by_the_same_rules() {
     assert_eq!(settings.coder.unwrap().0, "anthropic/own");
     let settings = case.environment("CODER_MODEL=ollama/c").check();
     assert_eq!(settings.coder.unwrap().0, "ollama/c");
+}
+
+#[test]
+fn the_summariser_is_the_users_to_choose() {
+    let case = Case::new()
+        .environment("ANTHROPIC_API_KEY=k")
+        .project("[model]\nsummariser = \"anthropic/wish\"")
+        .dotenv("SUMMARISER_MODEL=anthropic/other");
+    assert_eq!(case.check().summariser, None);
+    let case = case.user("[model]\nsummariser = \"anthropic/own\"");
+    assert_eq!(case.check().summariser.unwrap().0, "anthropic/own");
+    let case = case.environment("SUMMARISER_MODEL=ollama/s");
+    assert_eq!(case.check().summariser.unwrap().0, "ollama/s");
+    let flags = Flags { summariser: Some("claude-x".to_owned()), ..Flags::default() };
+    assert_eq!(case.flags(flags).check().summariser.unwrap().0, "anthropic/claude-x");
+    let told = case_of_nonsense("SUMMARISER_MODEL=brief");
+    assert!(told.contains("SUMMARISER_MODEL names the model \"brief\""), "{told}");
+}
+
+fn case_of_nonsense(environment: &str) -> String {
+    Case::new().environment(environment).try_check().unwrap_err().to_string()
 }
 
 #[test]

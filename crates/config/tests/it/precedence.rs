@@ -28,11 +28,33 @@ fn each_layer_wins_over_those_before_it() {
     expect(&|case| case.model("anthropic/flag"), "anthropic/flag", 1004);
 }
 
+#[test]
+fn a_window_is_that_of_the_strongest_layer_that_says_so() {
+    let name = |name: &str| ModelName(name.to_owned());
+    let windows = |case: &Case| {
+        let settings = case.check();
+        [name("ollama/qwen"), name("openai/gpt-5")].map(|name| settings.context_window(&name))
+    };
+    let case = Case::new();
+    assert_eq!(windows(&case), [None, None]);
+    let case = case.user("[model]\ncontext_window = 100000");
+    assert_eq!(windows(&case), [Some(100_000), Some(100_000)]);
+    let own = "[model]\ncontext_window = 100000\n[providers.ollama]\ncontext_window = 16384";
+    let case = case.user(own);
+    assert_eq!(windows(&case), [Some(16_384), Some(100_000)]);
+    let case = case.environment("CONTEXT_WINDOW=50000");
+    assert_eq!(windows(&case), [Some(50_000), Some(50_000)]);
+    let flags = Flags { context_window: Some(8_000), ..Flags::default() };
+    assert_eq!(windows(&case.flags(flags)), [Some(8_000), Some(8_000)]);
+}
+
 const WHOLE: &str = r#"
 [model]
 name = "acme/large"
 coder = "acme/small"
+summariser = "acme/brief"
 max_output = 4096
+context_window = 64000
 thinking = 1024
 idle_timeout = "90s"
 retries = 2
@@ -56,6 +78,7 @@ network = "allow:example.com"
 wire = "messages"
 base_url = "https://acme.example/"
 key_env = "ACME_TOKEN"
+context_window = 32000
 [prices."acme/large"]
 input = 3.0
 output = 15
@@ -71,6 +94,10 @@ fn a_whole_file_is_understood() {
     let settings = Case::new().user(WHOLE).environment("ACME_TOKEN=k").check();
     assert_eq!(settings.idle_timeout, Duration::from_secs(90));
     assert_eq!((settings.retries, settings.thinking, settings.max_output), (2, 1024, 4096));
+    let summariser = settings.summariser.as_ref().unwrap();
+    assert_eq!(summariser.0, "acme/brief");
+    assert_eq!(settings.context_window(summariser), Some(32_000));
+    assert_eq!(settings.context_window(&ModelName("ollama/x".to_owned())), Some(64_000));
     let budget = &settings.budget;
     assert_eq!((budget.turns, budget.tokens), (50, Some(1_000_000)));
     assert_eq!(budget.cost, Some("2.50".parse::<Usd>().unwrap()));

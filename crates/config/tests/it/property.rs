@@ -22,6 +22,8 @@ const VARIABLES: &[&str] = &[
     "LLM_MODEL",
     "CODER_MODEL",
     "MAX_TOKENS",
+    "SUMMARISER_MODEL",
+    "CONTEXT_WINDOW",
     "SAFEDIR",
     "USE_SANDBOX",
     "OPENAI_API_KEY",

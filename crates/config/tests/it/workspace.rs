@@ -64,6 +64,25 @@ fn a_project_can_neither_widen_policy_nor_stop_anything() {
 }
 
 #[test]
+fn a_project_says_neither_who_summarises_nor_how_much_is_read_at_once() {
+    let project = "[model]\nsummariser = \"ollama/s\"\ncontext_window = 1000000\n\
+        [providers.ollama]\ncontext_window = 1000000\n";
+    let case =
+        Case::new().project(project).dotenv("SUMMARISER_MODEL=ollama/s\nCONTEXT_WINDOW=1000000");
+    let settings = case.check();
+    assert_eq!(settings.summariser, None);
+    let model = cofferdam_types::ModelName("ollama/m".to_owned());
+    assert_eq!(settings.context_window(&model), None);
+    assert_snapshot!(settings.warnings.join("\n"), @r#"
+    "model.context_window" in .cofferdam/config.toml is ignored: a repository cannot set it; put it into your own config.toml
+    "model.summariser" in .cofferdam/config.toml is ignored: a repository cannot set it; put it into your own config.toml
+    "providers" in .cofferdam/config.toml is ignored: a repository cannot set it; put it into your own config.toml
+    SUMMARISER_MODEL in .env is ignored: a repository cannot set it; set it in your environment
+    CONTEXT_WINDOW in .env is ignored: a repository cannot set it; set it in your environment
+    "#);
+}
+
+#[test]
 fn a_project_file_that_is_no_toml_is_told_and_ignored() {
     let settings = Case::new().project("[model]\nname = \n").check();
     assert_snapshot!(settings.warnings.join("\n"), @".cofferdam/config.toml is ignored: line 2 is no TOML");
@@ -91,7 +110,9 @@ fn nonsense_in_dotenv_is_told_and_ignored() {
 #[test]
 fn long_values_of_the_workspace_make_no_long_warnings() {
     let long = "9".repeat(100_000);
-    for name in ["MODEL", "MAX_TOKENS", "SAFEDIR", "USE_SANDBOX", "OPENAI_BASE_URL"] {
+    for name in
+        ["MODEL", "MAX_TOKENS", "CONTEXT_WINDOW", "SAFEDIR", "USE_SANDBOX", "OPENAI_BASE_URL"]
+    {
         // A path that long would be taken; one that leads away is not.
         let case = Case::new().dotenv(&format!("{name}=../{long}")).model("openai/m");
         let warnings = case.check().warnings;

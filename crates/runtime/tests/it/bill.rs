@@ -6,8 +6,8 @@ use std::time::Duration;
 use cofferdam_engine::{RoleSettings, Run, Settings};
 use cofferdam_model::{Delta, DeltaStream, Model, ModelError, Request};
 use cofferdam_runtime::{
-    Door, Driven, Driver, Journal, JournalLog, Models, Notice, Opening, OrderKind, Origin, drive,
-    now,
+    Door, Driven, Driver, Journal, JournalLog, JournalPast, Models, Notice, Opening, OrderKind,
+    Origin, Traces, drive, now,
 };
 use cofferdam_sandbox::Lifetime;
 use cofferdam_sandbox_native::Native;
@@ -52,30 +52,38 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
     let taken = Arc::new(Notify::new());
     let model: Arc<dyn Model> =
         Arc::new(Silent { name: spec.orchestrator.clone(), taken: Arc::clone(&taken) });
-    let role = RoleSettings { tools: Vec::new(), price: None, max_output: 1000 };
+    let role = RoleSettings { tools: Vec::new(), price: None, max_output: 1000, window: 200_000 };
     let mut journal = Journal::create(&home.path().join("log.jsonl")).unwrap();
     let at = now();
     let created = Event::Created { spec: Box::new(spec.clone()) };
-    let records = journal.append(at, vec![created]).unwrap();
+    journal.append(at, vec![created]).unwrap();
     let (orders, orders_there) = mpsc::channel(4);
     let (notices_there, mut notices) = mpsc::channel(64);
     let place = spec.place.clone();
     let driver = Driver {
-        records,
         run: Run::new(spec, at),
+        traces: Traces::default(),
+        past: Arc::new(JournalPast::of(journal.path())),
         settings: Settings {
             orchestrator: role.clone(),
-            coder: role,
+            coder: role.clone(),
+            summariser: role,
+            recalls: false,
             retries: 0,
             backoff: Duration::from_millis(1),
         },
-        models: Models { orchestrator: Arc::clone(&model), coder: model },
+        models: Models {
+            orchestrator: Arc::clone(&model),
+            coder: Arc::clone(&model),
+            summariser: model,
+        },
         backend: Arc::new(Native::new(home.path().join("sandboxes"))),
         place,
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,
         replant: false,
-        outputs: home.path().join("outputs"),
+        directory: home.path().to_owned(),
+        indexes: Arc::new(crate::lab::SqliteIndexes),
         delivery: None,
         opening: Opening::default(),
         door: Door::default(),

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cofferdam_engine::Run;
 use cofferdam_model::{Delta, DeltaStream, Model, ModelError, PriceTable, Request};
+use cofferdam_recall::{Index, RecallError};
+use cofferdam_recall_sqlite::SqliteIndex;
 use cofferdam_runtime::{
-    Door, DriveError, Driven, Driver, Journal, JournalLog, Models, Notice, Opening, Order, Origin,
-    Outfit, drive, engine_settings, now,
+    Door, DriveError, Driven, Driver, Indexes, Journal, JournalLog, JournalPast, Models, Notice,
+    Opening, Order, Origin, Outfit, Replayed, Replaying, drive, engine_settings, now,
 };
 use cofferdam_sandbox::Lifetime;
 use cofferdam_sandbox_native::Native;
 use cofferdam_types::{
     Budget, Event, JobId, JobSpec, Limits, ModelName, Network, Place, Record, StopReason,
 };
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
@@ -48,10 +50,67 @@ impl Model for Script {
     }
 }
 
+/// What a model says.
+pub(crate) enum Say {
+    /// These calls, by their names and arguments.
+    Calls(Vec<(&'static str, serde_json::Value)>),
+    /// These words.
+    Text(String),
+}
+
+/// Says what a function makes of each question.
+struct Told<Answer> {
+    name: ModelName,
+    answer: Answer,
+    asked: AtomicUsize,
+}
+
+impl<Answer: Fn(&Request) -> Say + Send + Sync> Model for Told<Answer> {
+    fn name(&self) -> &ModelName {
+        &self.name
+    }
+
+    fn ask(&self, question: Request) -> DeltaStream {
+        let turn = self.asked.fetch_add(1, Ordering::SeqCst);
+        let mut deltas = Vec::new();
+        match (self.answer)(&question) {
+            Say::Calls(calls) => {
+                for (index, (name, arguments)) in calls.into_iter().enumerate() {
+                    let (id, name) = (format!("call-{turn}-{index}"), name.to_owned());
+                    let index = u32::try_from(index).unwrap();
+                    deltas.push(Delta::CallBegun { index, id, name });
+                    deltas.push(Delta::Arguments { index, text: arguments.to_string() });
+                }
+                deltas.push(Delta::Stop(StopReason::Tools));
+            }
+            Say::Text(text) => {
+                deltas.extend([Delta::Text(text), Delta::Stop(StopReason::Done)]);
+            }
+        }
+        Box::pin(stream::iter(deltas.into_iter().map(Ok::<_, ModelError>)))
+    }
+}
+
+/// Indexes as the product has them.
+pub(crate) struct SqliteIndexes;
+
+impl Indexes for SqliteIndexes {
+    fn open(&self, path: PathBuf) -> BoxFuture<'_, Result<Arc<dyn Index>, RecallError>> {
+        Box::pin(async move {
+            let index: Arc<dyn Index> = Arc::new(SqliteIndex::open(path).await?);
+            Ok(index)
+        })
+    }
+}
+
 /// A job and where it lives.
 pub(crate) struct Lab {
     place: tempfile::TempDir,
-    model: Arc<Script>,
+    model: Arc<dyn Model>,
+    /// Tokens that its models can read.
+    window: Option<u64>,
+    recalls: bool,
+    task: String,
     pub(crate) native: Arc<Native>,
 }
 
@@ -74,6 +133,12 @@ impl Driving {
         }
     }
 
+    /// Ends it as a process that is killed: nothing is put away.
+    pub(crate) async fn kill(self) {
+        self.work.abort();
+        assert!(self.work.await.unwrap_err().is_cancelled());
+    }
+
     /// Waits for the end of the drive.
     pub(crate) async fn end(mut self) -> Driven {
         while self.notices.recv().await.is_some() {}
@@ -83,15 +148,30 @@ impl Driving {
 
 impl Lab {
     pub(crate) fn new(commands: &[&str]) -> Self {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("workspace")).unwrap();
-        let native = Arc::new(Native::new(place.path().join("sandboxes")));
         let model = Arc::new(Script {
             name: ModelName("test/script".to_owned()),
             commands: commands.iter().map(|command| (*command).to_owned()).collect(),
             asked: AtomicUsize::new(0),
         });
-        let lab = Self { place, model, native };
+        Self::of(model, None, false, "do it")
+    }
+
+    /// A job that can look for what it has let go, with so small a window.
+    pub(crate) fn recalling(
+        window: u64,
+        task: &str,
+        answer: impl Fn(&Request) -> Say + Send + Sync + 'static,
+    ) -> Self {
+        let name = ModelName("test/script".to_owned());
+        let model = Arc::new(Told { name, answer, asked: AtomicUsize::new(0) });
+        Self::of(model, Some(window), true, task)
+    }
+
+    fn of(model: Arc<dyn Model>, window: Option<u64>, recalls: bool, task: &str) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("workspace")).unwrap();
+        let native = Arc::new(Native::new(place.path().join("sandboxes")));
+        let lab = Self { place, model, window, recalls, task: task.to_owned(), native };
         let mut journal = Journal::create(&lab.log()).unwrap();
         let created = Event::Created { spec: Box::new(lab.spec()) };
         journal.append(now(), vec![created]).unwrap();
@@ -100,6 +180,11 @@ impl Lab {
 
     fn log(&self) -> PathBuf {
         self.place.path().join("log.jsonl")
+    }
+
+    /// Where the job's own files are.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.place.path().join("job")
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -112,33 +197,52 @@ impl Lab {
 
     /// Appends what a process that is gone had appended.
     pub(crate) fn append(&self, events: Vec<Event>) {
-        let (mut journal, _) = Journal::open(&self.log()).unwrap();
+        let mut journal = Journal::open(&self.log(), |_| {}).unwrap();
         journal.append(now(), events).unwrap();
     }
 
     /// Drives the job from where it is.
-    #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
     pub(crate) fn drive(&self) -> Driving {
-        let (journal, records) = Journal::open(&self.log()).unwrap();
+        self.drive_saying(None)
+    }
+
+    /// Drives the job from where it is, after the user has said something.
+    #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
+    pub(crate) fn drive_saying(&self, say: Option<&str>) -> Driving {
+        let mut replaying = Replaying::default();
+        let seen = |record: &Record| replaying.take(record).unwrap();
+        let journal = Journal::open(&self.log(), seen).unwrap();
+        let Replayed { run, traces } = replaying.finish().unwrap();
         let prices = PriceTable::default();
-        let outfit = Outfit { prices: &prices, max_output: 1000, retries: 0 };
+        let (window, recalls) = (self.window, self.recalls);
+        let outfit = Outfit { prices: &prices, max_output: 1000, retries: 0, window, recalls };
         let (orders, orders_there) = mpsc::channel(4);
         let (notices_there, notices) = mpsc::channel(64);
-        let model: Arc<dyn Model> = self.model.clone();
+        let model = Arc::clone(&self.model);
         let door = Door::default();
         let driver = Driver {
-            run: Run::replay(&records).unwrap(),
-            records,
-            settings: engine_settings(outfit, &self.spec()),
-            models: Models { orchestrator: Arc::clone(&model), coder: model },
+            settings: engine_settings(outfit, run.spec()),
+            run,
+            traces,
+            past: Arc::new(JournalPast::of(journal.path())),
+            models: Models {
+                orchestrator: Arc::clone(&model),
+                coder: Arc::clone(&model),
+                summariser: model,
+            },
             backend: self.native.clone(),
             place: self.spec().place,
             lifetime: Lifetime::Lingering(Duration::from_secs(60)),
             origin: Origin::Empty,
             replant: false,
-            outputs: self.place.path().join("outputs"),
+            directory: self.directory(),
+            indexes: Arc::new(SqliteIndexes),
             delivery: None,
-            opening: Opening { finish: true, ..Opening::default() },
+            opening: Opening {
+                say: say.map(str::to_owned),
+                finish: say.is_none(),
+                ..Opening::default()
+            },
             door: door.clone(),
             orders: orders_there,
             notices: notices_there,
@@ -148,7 +252,10 @@ impl Lab {
     }
 
     fn spec(&self) -> JobSpec {
-        spec(&self.workspace())
+        let spec = spec(&self.workspace());
+        let turns = if self.recalls { 200 } else { spec.budget.turns };
+        let budget = Budget { turns, ..spec.budget };
+        JobSpec { task: self.task.clone(), budget, ..spec }
     }
 }
 
@@ -160,6 +267,7 @@ pub(crate) fn spec(workspace: &Path) -> JobSpec {
         task: "do it".to_owned(),
         orchestrator: model.clone(),
         coder: model,
+        summariser: None,
         budget: Budget { turns: 9, tokens: None, cost: None, time: None },
         checks: Vec::new(),
         attempts: 1,

@@ -4,3 +4,4 @@
 mod adoption;
 mod bill;
 mod lab;
+mod recall;

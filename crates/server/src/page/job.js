@@ -198,7 +198,9 @@ class JobView {
     const cost = isOver(job) || !story ? Number(job.cost) : story.cost;
     const turns = isOver(job) || !story ? job.turns : story.turns;
     const tokens = isOver(job) || !story ? job.tokens : story.tokens;
-    const facts = [age(job.created), job.model, counted(turns, "turn"), counted(tokens, "token"), dollars(cost)];
+    const cached = isOver(job) || !story ? shareCached(job.tokens_read, job.tokens_cached) : story.cachedShare;
+    const used = `${counted(tokens, "token")}${cached}`;
+    const facts = [age(job.created), job.model, counted(turns, "turn"), used, dollars(cost)];
     if (job.network && job.network !== "none") facts.push(`network ${job.network}`);
     setText(find("job-facts"), facts.filter(Boolean).map((fact) => tame(fact)).join(" · "));
     find("job-facts").title = job.id;

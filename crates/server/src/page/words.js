@@ -45,6 +45,12 @@ function age(moment) {
   return `${Math.round(passed / (24 * 3600_000))} days ago`;
 }
 
+/// ` (91% cached)`; nothing where it is not known what was cached.
+function shareCached(read, cached) {
+  if (!read || cached === undefined || cached === null) return "";
+  return ` (${Math.floor((cached * 100) / read)}% cached)`;
+}
+
 /// Rounded up: what was spent is never shown as nothing.
 function dollars(amount) {
   const value = Number(amount);
@@ -107,7 +113,7 @@ function callWords(name, text) {
     return text;
   }
   if (given === null || typeof given !== "object") return text;
-  for (const key of ["command", "path", "pattern", "instruction", "brief"]) {
+  for (const key of ["command", "path", "pattern", "instruction", "brief", "query", "file"]) {
     if (typeof given[key] === "string") return given[key];
   }
   return Object.keys(given).length ? JSON.stringify(given) : "";
@@ -128,6 +134,10 @@ class Story {
   doing = "";
   turns = 0;
   tokens = 0;
+  /// Tokens that were read, those of them from a cache, and those written to one.
+  read = 0;
+  cached = 0;
+  kept = 0;
   cost = 0;
 
   /// The lines of an event, each with its tone, mark, text and what is folded.
@@ -141,8 +151,20 @@ class Story {
   }
 
   #pay(tokens, cost) {
-    for (const count of Object.values(tokens || {})) this.tokens += count;
+    this.#use(tokens || {});
     this.cost += Number(cost || 0);
+  }
+
+  #use({ input = 0, cache_read = 0, cache_write = 0, output = 0 }) {
+    this.read += input + cache_read + cache_write;
+    this.cached += cache_read;
+    this.kept += cache_write;
+    this.tokens += input + cache_read + cache_write + output;
+  }
+
+  /// The share of what was read that came from a cache; none where nobody has said.
+  get cachedShare() {
+    return shareCached(this.read, this.cached || this.kept ? this.cached : undefined);
   }
 
   #lines(record) {
@@ -164,15 +186,18 @@ class Story {
       case "user_said":
         return [line("user", "you", record.text)];
       case "delegated":
+        // Something long is read for a call that has begun before.
+        if (record.reading) return [];
         this.#running.set(record.call, { tool: "delegate", about: record.brief });
         return [line("tool", "→", "a coder begins", record.brief)];
       case "model_asked":
         // A conversation has one question at a time.
-        for (const [request, thread] of this.#questions) {
-          if (thread === record.thread) this.#questions.delete(request);
+        for (const [request, asked] of this.#questions) {
+          if (asked.thread === record.thread) this.#questions.delete(request);
         }
-        this.#questions.set(record.request, record.thread);
-        this.doing = `waiting for ${record.model}`;
+        this.#questions.set(record.request, { thread: record.thread, summary: record.role === "summariser" });
+        if (record.span) this.doing = "summarising";
+        else if (!this.#questions.get(record.request).summary) this.doing = `waiting for ${record.model}`;
         return [];
       case "model_answered": return this.#answered(record);
       case "model_failed": return this.#failed(record);
@@ -201,6 +226,15 @@ class Story {
       case "budget_changed": return [line("faint", "·", "its limits are others from here on")];
       case "models_changed":
         return [line("faint", "·", `its models are ${record.orchestrator} and ${record.coder} from here on`)];
+      case "context_cut": return this.#cut(record);
+      case "recall_asked":
+        this.doing = "looking back";
+        return [line("faint", "·", `looking back for: ${cutTo(record.words.split("\n")[0], 200)}`)];
+      case "offered":
+        this.#goOn();
+        return [line("faint", "·", record.text
+          ? `${counted(record.text.length, "character")} that were let go may be needed: shown to the model again`
+          : "nothing that was let go seems to be needed now")];
       case "noted": return [line("warning", "!", record.text)];
       case "paused":
         this.#resting = true;
@@ -223,7 +257,12 @@ class Story {
   #answered({ request, answer, cost }) {
     this.turns += 1;
     this.#pay(answer.tokens, cost);
-    const thread = this.#questions.get(request) ?? 0;
+    const { thread, summary } = this.#questions.get(request) ?? { thread: 0, summary: false };
+    if (summary) {
+      // Said to the other model, and told with the cut or with what the call brings.
+      if (!this.#running.size) this.#goOn();
+      return [];
+    }
     const calls = answer.blocks.filter((block) => block.type === "tool_call");
     this.#asked.set(thread, new Map(calls.map((call) => [call.id, call])));
     const of = (kind) => answer.blocks.filter((block) => block.type === kind)
@@ -239,9 +278,18 @@ class Story {
     return lines;
   }
 
-  #failed({ failure, tokens, cost, retry_at, at }) {
+  #cut({ cut, tokens: [before, after] }) {
+    this.#goOn();
+    const how = cut.how === "pruned" ? "long outputs were cut"
+      : cut.by === "rule" ? "older parts were summarised by rule" : "older parts were summarised";
+    const number = (count) => count.toLocaleString("en");
+    return [line("faint", "·", `${how} to save room: ${number(before)} → ${number(after)} tokens`)];
+  }
+
+  #failed({ request, failure, tokens, cost, retry_at, at }) {
     this.#pay(tokens, cost);
-    const words = FAILURES[failure.kind] || failure.kind;
+    const missing = this.#questions.get(request)?.summary ? "no summary: " : "";
+    const words = missing + (FAILURES[failure.kind] || failure.kind);
     const again = retry_at ? `; it is asked again in ${span(Math.max(0, retry_at - at))}` : "";
     this.#goOn();
     if (retry_at) this.doing = "waiting to ask the model again";
@@ -283,7 +331,8 @@ class Story {
     this.doing = "";
     this.#running.clear();
     this.turns = spent.turns;
-    this.tokens = Object.values(spent.tokens).reduce((sum, count) => sum + count, 0);
+    this.tokens = this.read = this.cached = this.kept = 0;
+    this.#use(spent.tokens);
     this.cost = Number(spent.cost);
     const lines = changes.map((change) => {
       const mark = { added: "+", modified: "~", deleted: "-" }[change.kind] || "~";
@@ -292,7 +341,8 @@ class Story {
     });
     if (delivery_problem) lines.push(line("bad", "!", `the result could not be handed over: ${delivery_problem}`));
     const cost = spent.unpriced ? `${dollars(spent.cost)} as far as prices are known` : dollars(spent.cost);
-    const used = `${counted(spent.turns, "turn")} · ${counted(this.tokens, "token")} · ${cost} · ${span(spent.time_ms)}`;
+    const read = this.read && !this.cachedShare ? " (cached share unknown)" : this.cachedShare;
+    const used = `${counted(spent.turns, "turn")} · ${counted(this.tokens, "token")}${read} · ${cost} · ${span(spent.time_ms)}`;
     const tone = ending.how === "complete" ? "good" : ending.how === "cancelled" ? "warning" : "bad";
     lines.push(line(tone, "■", `${endingWords(ending)} · ${used}`, ending.summary || ""));
     return lines;

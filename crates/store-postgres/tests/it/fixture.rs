@@ -40,6 +40,7 @@ pub(crate) fn draft(user: UserId) -> NewJob {
             task: "make it work".to_owned(),
             orchestrator: ModelName("demo/a".to_owned()),
             coder: ModelName("demo/b".to_owned()),
+            summariser: None,
             budget: Budget { turns: 9, tokens: Some(1000), cost: None, time: None },
             checks: vec!["make test".to_owned()],
             attempts: 3,

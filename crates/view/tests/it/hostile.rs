@@ -3,8 +3,8 @@
 
 use cofferdam_model::Delta;
 use cofferdam_types::{
-    CheckResult, Ending, Event, FailureKind, FileChange, Outcome, PlanStep, StepStatus, StopReason,
-    ToolStatus,
+    CheckResult, Cut, Ending, Event, FailureKind, FileChange, Outcome, PlanStep, Span, StepStatus,
+    StopReason, Summariser, ToolStatus,
 };
 use cofferdam_view::{Style, Tamer, tame};
 use proptest::prelude::*;
@@ -71,8 +71,16 @@ fn job(style: Style, bytes: &[u8], pieces: &[Vec<u8>]) -> World {
     let mut world = World::begun(style, foreign, &[foreign]);
     world.event(Event::Noted { text: text.clone() });
     world.event(Event::UserSaid { text: text.clone() });
+    world.event(Event::RecallAsked { thread: MAIN, words: text.clone() });
+    world.event(Event::Offered { thread: MAIN, text: text.clone() });
+    world.asked_for_summary(MAIN, 1);
+    world.delta(MAIN, &Delta::Text(text.clone()));
+    world.answered(vec![says(&text)], StopReason::Done);
+    let by = Summariser::Model;
+    let cut = Cut::Summarised { span: Span::Summaries { count: 2 }, summary: text.clone(), by };
+    world.event(Event::ContextCut { thread: MAIN, cut, pinned: 0, tokens: (9, 8) });
     let step = PlanStep { step: text.clone(), status: StepStatus::InProgress };
-    world.event(Event::Planned { steps: vec![step] });
+    world.event(Event::Planned { steps: vec![step], decisions: Vec::new() });
     world.asked(MAIN, 1);
     let characters: Vec<String> = foreign.chars().map(String::from).collect();
     for piece in characters.chunks(3) {

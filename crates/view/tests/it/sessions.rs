@@ -3,8 +3,8 @@
 
 use cofferdam_model::Delta;
 use cofferdam_types::{
-    Block, Cancel, ChangeKind, CheckResult, Ending, Event, FailureKind, FileChange, Outcome,
-    PlanStep, StepStatus, StopReason, ToolOutput, ToolStatus,
+    Block, Cancel, ChangeKind, CheckResult, Cut, Ending, Event, FailureKind, FileChange, Outcome,
+    PlanStep, Reading, Span, StepStatus, StopReason, Summariser, ToolOutput, ToolStatus,
 };
 use cofferdam_view::Style;
 use serde_json::json;
@@ -67,7 +67,7 @@ fn csv(style: Style) -> World {
     );
     let first =
         [step("write the filter", StepStatus::InProgress), step("test it", StepStatus::Pending)];
-    world.event(Event::Planned { steps: first.to_vec() });
+    world.event(Event::Planned { steps: first.to_vec(), decisions: Vec::new() });
     let noted = ToolOutput::text(ToolStatus::Done, "The plan is noted.");
     world.ended(cofferdam_types::CallId(900), MAIN, "1", noted);
     world.calls("2", "write_file", output(ToolStatus::Done, "created filter.py: 3 lines", 4));
@@ -87,7 +87,7 @@ fn csv(style: Style) -> World {
     world.runs(MAIN, "6", "..\n\nRan 2 tests in 0.003s\n\nOK\n", 0, 1_240);
     let done =
         [step("write the filter", StepStatus::Completed), step("test it", StepStatus::Completed)];
-    world.event(Event::Planned { steps: done.to_vec() });
+    world.event(Event::Planned { steps: done.to_vec(), decisions: Vec::new() });
     let summary = "A filter for CSV files.".to_owned();
     world.answer(MAIN, vec![asks("7", "finish", &json!({"summary": summary}))]);
     world.event(Event::CheckStarted { attempt: 1 });
@@ -294,4 +294,83 @@ fn delegation(style: Style) -> World {
 fn what_a_coder_does_is_indented_below_the_call() {
     insta::assert_snapshot!("delegation_live", screen(delegation));
     insta::assert_snapshot!("delegation_plain", plain(delegation));
+}
+
+const SUMMARY: &str = "SECRET OF THE SUMMARY: the parser is in parse.rs, and its tests pass.";
+
+fn cut(world: &mut World, cut: Cut, tokens: (u64, u64)) {
+    world.event(Event::ContextCut { thread: MAIN, cut, pinned: 4_000, tokens });
+}
+
+/// A conversation gets too long twice; the second time nobody can summarise it.
+fn long(style: Style) -> World {
+    let mut world = World::begun(style, "Port the parser", &[]);
+    world.answer(MAIN, vec![says("I look at what there is.")]);
+    cut(&mut world, Cut::Pruned { through: 30, keep: 1_600 }, (151_000, 98_400));
+    world.asked_for_summary(MAIN, 1);
+    world.stream(MAIN, "This summary breaks off", Delta::Text);
+    world.failed(FailureKind::Unavailable, "", Some(2_000));
+    world.wait(2_000);
+    world.asked_for_summary(MAIN, 2);
+    world.stream(MAIN, "I think of what matters", Delta::Thinking);
+    world.stream(MAIN, SUMMARY, Delta::Text);
+    world.answered(vec![says(SUMMARY)], StopReason::Done);
+    let span = Span::Messages { through: 40 };
+    let summary = SUMMARY.to_owned();
+    let by = Summariser::Model;
+    cut(&mut world, Cut::Summarised { span, summary, by }, (98_400, 31_000));
+    let words = "Port the parser\nand more of it".to_owned();
+    world.event(Event::RecallAsked { thread: MAIN, words });
+    let text = "x".repeat(1_234);
+    world.event(Event::Offered { thread: MAIN, text });
+    world.answer(MAIN, vec![says("I go on.")]);
+    let span = Span::Summaries { count: 2 };
+    let by = Summariser::Rule;
+    let summary = SUMMARY.to_owned();
+    cut(&mut world, Cut::Summarised { span, summary, by }, (98_400, 31_000));
+    world.event(Event::RecallAsked { thread: MAIN, words: "w ".repeat(500) });
+    world.event(Event::Offered { thread: MAIN, text: String::new() });
+    world.asked_for_summary(MAIN, 1);
+    world
+}
+
+#[test]
+fn cuts_are_told_and_summaries_are_not_taken_for_answers() {
+    for text in [screen(long), plain(long), long(LIVE).text()] {
+        assert!(!text.contains("SECRET") && !text.contains("breaks off"), "{text}");
+        assert!(!text.contains("what matters"), "{text}");
+    }
+    insta::assert_snapshot!("long_live", screen(long));
+    insta::assert_snapshot!("long_plain", plain(long));
+}
+
+/// Something long is read piece by piece by another model, and something is recalled.
+fn reading(style: Style) -> World {
+    let mut world = World::begun(style, "Find the cause", &[]);
+    let read = json!({"path": "big.log", "question": "What failed first?"});
+    let recall = json!({"query": "port of the server", "limit": 3});
+    world.answer(MAIN, vec![asks("1", "digest", &read), asks("2", "recall", &recall)]);
+    let call = world.started(MAIN, "1", "digest");
+    let reading = Some(Reading { handle: "h".to_owned(), pieces: 2 });
+    let brief = "What failed first?".to_owned();
+    world.event(Event::Delegated { thread: CODER, call, brief, reading });
+    for _ in 0..2 {
+        world.asked_to_read(CODER);
+        world.stream(CODER, "SECRET NOTES of a piece", Delta::Text);
+        world.answered(vec![says("SECRET NOTES of a piece")], StopReason::Done);
+        world.tick(900);
+    }
+    world.ended(call, MAIN, "1", output(ToolStatus::Done, "The disk was full.", 2_000));
+    world.calls("2", "recall", output(ToolStatus::Done, "#12: the port is 8000", 8));
+    world.answer(MAIN, vec![says("The disk was full.")]);
+    world
+}
+
+#[test]
+fn what_is_noted_while_something_long_is_read_is_not_taken_for_an_answer() {
+    for text in [screen(reading), plain(reading), reading(LIVE).text()] {
+        assert!(!text.contains("SECRET"), "{text}");
+    }
+    insta::assert_snapshot!("reading_live", screen(reading));
+    insta::assert_snapshot!("reading_plain", plain(reading));
 }

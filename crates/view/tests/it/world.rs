@@ -6,7 +6,8 @@ use cofferdam_model::Delta;
 use cofferdam_types::{
     Answer, Arguments, Block, Budget, CallId, Content, Ending, Event, FailureKind, FileChange,
     JobSpec, LOG_VERSION, Limits, ModelFailure, ModelName, Network, Place, Record, RequestId, Rest,
-    Role, Spent, StopReason, ThreadId, Timestamp, Tokens, ToolCall, ToolOutput, ToolStatus, Usd,
+    Role, Span, Spent, StopReason, ThreadId, Timestamp, Tokens, ToolCall, ToolOutput, ToolStatus,
+    Usd,
 };
 use cofferdam_view::{Happening, Style, View};
 use serde_json::Value;
@@ -94,7 +95,24 @@ impl World {
         self.request += 1;
         let role = if thread == MAIN { Role::Orchestrator } else { Role::Coder };
         let (request, model) = (RequestId(self.request), ModelName("acme/large-1".to_owned()));
-        self.event(Event::ModelAsked { thread, request, role, model, attempt });
+        self.event(Event::ModelAsked { thread, request, role, model, attempt, span: None });
+    }
+
+    /// A summary is asked for.
+    pub(crate) fn asked_for_summary(&mut self, thread: ThreadId, attempt: u32) {
+        self.request += 1;
+        let (request, role) = (RequestId(self.request), Role::Summariser);
+        let model = ModelName("acme/brief-1".to_owned());
+        let span = Some(Span::Messages { through: 40 });
+        self.event(Event::ModelAsked { thread, request, role, model, attempt, span });
+    }
+
+    /// A piece of something long is to be read.
+    pub(crate) fn asked_to_read(&mut self, thread: ThreadId) {
+        self.request += 1;
+        let (request, role) = (RequestId(self.request), Role::Summariser);
+        let model = ModelName("acme/brief-1".to_owned());
+        self.event(Event::ModelAsked { thread, request, role, model, attempt: 1, span: None });
     }
 
     /// An answer that comes token by token, then whole.
@@ -145,7 +163,12 @@ impl World {
     pub(crate) fn delegated(&mut self, brief: &str) -> CallId {
         self.call += 1;
         let call = CallId(self.call);
-        self.event(Event::Delegated { thread: CODER, call, brief: brief.to_owned() });
+        self.event(Event::Delegated {
+            thread: CODER,
+            call,
+            brief: brief.to_owned(),
+            reading: None,
+        });
         call
     }
 
@@ -220,6 +243,7 @@ pub(crate) fn spec(task: &str, checks: &[&str]) -> JobSpec {
         task: task.to_owned(),
         orchestrator: ModelName("acme/large-1".to_owned()),
         coder: ModelName("acme/small-1".to_owned()),
+        summariser: None,
         budget: Budget {
             turns: 50,
             tokens: Some(200_000),

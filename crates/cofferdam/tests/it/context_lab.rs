@@ -1,0 +1,124 @@
+//! Jobs that are longer than their model's window, beside a model that knows nothing
+//! but what it is sent.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use cofferdam_testkit::Dialect;
+use cofferdam_testkit::marathon::{Course, Marathon, Record, Summary, look, said};
+use serde_json::Value;
+
+use crate::agent::{Agent, of_kind};
+use crate::invocation::{Invocation, Ran, Running};
+
+/// Longer than the longest job here takes, also where everything is slow.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// A model that takes so much, and one that takes a little.
+pub(crate) const LARGE: u64 = 200_000;
+pub(crate) const SMALL: u64 = 32_000;
+
+/// A long job: its model and a directory to work in.
+pub(crate) struct Long {
+    pub(crate) agent: Agent,
+    pub(crate) course: Course,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Long {
+    /// One whose summaries are all good.
+    pub(crate) fn new(course: Course) -> Self {
+        Self::with(course, |_| Summary::Good)
+    }
+
+    /// One whose n-th summary is this.
+    pub(crate) fn with(
+        course: Course,
+        summaries: impl FnMut(usize) -> Summary + Send + 'static,
+    ) -> Self {
+        let (mut marathon, record) = Marathon::new(course, summaries);
+        let agent = Agent::with(Dialect::Messages, move |request, _| marathon.answer(request));
+        Self { agent, course, record }
+    }
+
+    /// What happened so far.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        look(&self.record)
+    }
+
+    /// A command with what it takes to use the model and its window.
+    pub(crate) fn invoke(&self, verb: &str, words: &[&str]) -> Invocation {
+        let window = self.course.window.to_string();
+        drop(window);
+        self.agent.invoke(verb, words).env("MODEL", "anthropic/claude-marathon")
+    }
+
+    /// `cofferdam run` of the task.
+    pub(crate) fn start(&self) -> Running {
+        self.invoke("run", &["--json", "--max-turns", "5000", &self.course.task()]).spawn()
+    }
+
+    /// `cofferdam run --last`, with something to say.
+    pub(crate) fn resume(&self, words: &str) -> Running {
+        self.invoke("run", &["--json", "--last", words]).spawn()
+    }
+
+    /// Waits until something is so of what happened.
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Record) -> bool) {
+        patiently(what, || is_so(&self.record()));
+    }
+
+    /// Nothing was wrong with any question, and each step was done once, in its order,
+    /// with the tags of all rules that it knew; the last line has all there are.
+    pub(crate) fn went_well(&self, ledger: &str) {
+        let record = self.record();
+        assert_eq!(record.violations, [""; 0]);
+        let steps: Vec<&str> = ledger.lines().map(|line| line.get(..9).unwrap()).collect();
+        let wanted: Vec<String> =
+            (0..=self.course.steps).map(|step| format!("step {step:04}")).collect();
+        assert_eq!(steps, wanted);
+        for tag in &record.tags {
+            let tag = format!(" [{tag}]");
+            let with: Vec<bool> = ledger.lines().map(|line| line.contains(&tag)).collect();
+            assert!(with.is_sorted() && with.last() == Some(&true), "{tag}: {with:?}");
+        }
+    }
+
+    /// What was asked for again has come, each time.
+    pub(crate) fn recalled_all(&self) {
+        let record = self.record();
+        let missing: Vec<_> = record.recalled.iter().filter(|(_, came)| !**came).collect();
+        assert!(!record.recalled.is_empty() && missing.is_empty(), "{missing:?}");
+    }
+}
+
+/// Waits for the end of a long run.
+pub(crate) fn ended(running: Running) -> Ran {
+    patiently("the end of the job", || running.has_ended());
+    running.wait()
+}
+
+/// Waits until something is so, for as long as a long job takes.
+pub(crate) fn patiently(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes of everything that was said, called and put out, by the job's log.
+pub(crate) fn history(records: &[Value]) -> u64 {
+    records.iter().map(said).sum()
+}
+
+/// How often the conversation was shortened so: pruned, by a model's summary, by rule.
+pub(crate) fn cuts(records: &[Value]) -> [usize; 3] {
+    let cuts = of_kind(records, "context_cut");
+    let count = |is: fn(&Value) -> bool| cuts.iter().filter(|cut| is(&cut["cut"])).count();
+    [
+        count(|cut| cut["how"] == "pruned"),
+        count(|cut| cut["by"] == "model"),
+        count(|cut| cut["by"] == "rule"),
+    ]
+}

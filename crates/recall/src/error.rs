@@ -1,0 +1,12 @@
+//! What can go wrong with an index.
+
+/// Why an index cannot answer. Nothing is lost with it.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    /// Its file cannot be read or written.
+    #[error("the index cannot be used: {0}")]
+    Unusable(String),
+    /// Another release made it, or it is broken: it has to be made anew.
+    #[error("the index has to be made anew: {0}")]
+    Stale(String),
+}

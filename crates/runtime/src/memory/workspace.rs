@@ -1,0 +1,166 @@
+//! The text files of the workspace in a job's index: read through the sandbox when
+//! something is looked for, and again what has changed since.
+//!
+//! A file has changed when it looks other than it did, or when the trail of the sandbox
+//! shows that somebody opened it for writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cofferdam_guest_protocol::{Entry, EntryKind};
+use cofferdam_recall::{Index, Source, of_file};
+use cofferdam_sandbox::{Files, Ignored, Range, Sandbox};
+use cofferdam_types::{AuditAct, AuditRecord, Timestamp, error_chain};
+
+/// Files that are listed, bytes of one, and bytes of all.
+const MOST_FILES: u32 = 2_000;
+const LARGEST: u64 = 256 << 10;
+const MOST_BYTES: u64 = 20 << 20;
+
+/// Changed files that are looked at although they are not among those listed.
+const MOST_BEYOND: usize = 200;
+
+/// Where the workspace is inside a sandbox.
+const ROOT: &str = "/workspace/";
+
+/// What of the workspace is in the index.
+#[derive(Default)]
+pub(super) struct Workspace {
+    known: BTreeMap<String, Looks>,
+    /// Up to when the trail was looked at.
+    trail: u64,
+}
+
+/// What a file looked like when it was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Looks {
+    size: u64,
+    modified_ns: i64,
+}
+
+impl Workspace {
+    /// Whether a source is there: an event always, a file if it is known.
+    pub(super) fn has(&self, source: &Source) -> bool {
+        match source {
+            Source::Event { .. } => true,
+            Source::File { path, .. } => self.known.contains_key(path),
+        }
+    }
+
+    /// Reads what has changed into the index; what is to be said about it.
+    pub(super) async fn read(
+        &mut self,
+        sandbox: &Sandbox,
+        index: &dyn Index,
+    ) -> Result<Option<String>, String> {
+        let files = sandbox.files();
+        // Before the files: what changes meanwhile is looked at the next time.
+        let (written, until) = self.written(sandbox).await;
+        let listing = files.glob("", "**", Ignored::LeaveOut, MOST_FILES).await;
+        let listing = listing.map_err(|error| error_chain(&error))?;
+        let mut found: BTreeMap<String, Looks> =
+            listing.records.iter().filter_map(regular).collect();
+        if listing.more {
+            found.extend(beyond(&files, &written, &found).await);
+        }
+        let (mut bytes, mut left_out) = (0, 0);
+        let mut wanted = Vec::new();
+        for (path, looks) in found {
+            if looks.size > LARGEST || bytes + looks.size > MOST_BYTES {
+                left_out += 1;
+                continue;
+            }
+            bytes += looks.size;
+            wanted.push((path, looks));
+        }
+        self.remove_others(&wanted, index).await?;
+        for (path, looks) in wanted {
+            if self.known.get(&path) == Some(&looks) && !written.contains(&path) {
+                continue;
+            }
+            // One that is gone by now is removed the next time.
+            let Ok(content) = files.read(path.as_str(), Range::first(LARGEST)).await else {
+                continue;
+            };
+            let at = u64::try_from(looks.modified_ns / 1_000_000).unwrap_or(0);
+            let documents = of_file(&path, &content.bytes, Timestamp(at));
+            let replaced = index.replace_file(path.clone(), documents).await;
+            replaced.map_err(|error| error.to_string())?;
+            self.known.insert(path, looks);
+        }
+        self.trail = until;
+        Ok(note(left_out, listing.more))
+    }
+
+    async fn remove_others(
+        &mut self,
+        wanted: &[(String, Looks)],
+        index: &dyn Index,
+    ) -> Result<(), String> {
+        let wanted: BTreeSet<&str> = wanted.iter().map(|(path, _)| path.as_str()).collect();
+        let gone = self.known.keys().filter(|path| !wanted.contains(path.as_str()));
+        let gone: Vec<String> = gone.cloned().collect();
+        for path in gone {
+            let removed = index.replace_file(path.clone(), Vec::new()).await;
+            removed.map_err(|error| error.to_string())?;
+            self.known.remove(&path);
+        }
+        Ok(())
+    }
+
+    /// The files that were written since the last time, as far as the trail shows.
+    async fn written(&self, sandbox: &Sandbox) -> (BTreeSet<String>, u64) {
+        // Without a trail there is what files look like.
+        let trail = sandbox.audit().await.unwrap_or_default();
+        let until = trail.last().map_or(self.trail, |record| record.at_us);
+        let since = trail.iter().filter(|record| record.at_us > self.trail);
+        (since.flat_map(paths).collect(), until)
+    }
+}
+
+/// The files of the workspace that an act may have changed.
+fn paths(record: &AuditRecord) -> Vec<String> {
+    let paths = match &record.act {
+        AuditAct::OpenedForWriting { path } | AuditAct::Created { path } => vec![path],
+        AuditAct::Renamed { from, to } => vec![from, to],
+        _ => Vec::new(),
+    };
+    paths.into_iter().filter_map(|path| path.strip_prefix(ROOT)).map(str::to_owned).collect()
+}
+
+/// Files that were written and are beyond the end of the list: what the job has made
+/// itself matters most.
+async fn beyond(
+    files: &Files,
+    written: &BTreeSet<String>,
+    found: &BTreeMap<String, Looks>,
+) -> Vec<(String, Looks)> {
+    let mut more = Vec::new();
+    // A pattern of which a part stands for something would find others.
+    let plain = |path: &&String| !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+    let unlisted = written.iter().filter(|path| !found.contains_key(*path)).filter(plain);
+    for path in unlisted.take(MOST_BEYOND) {
+        // By its name, since that leaves out what is ignored.
+        if let Ok(listing) = files.glob("", path.as_str(), Ignored::LeaveOut, 1).await {
+            more.extend(listing.records.iter().filter_map(regular).filter(|(one, _)| one == path));
+        }
+    }
+    more
+}
+
+fn regular(entry: &Entry) -> Option<(String, Looks)> {
+    let path = String::from_utf8(entry.path.clone()).ok()?;
+    let looks = Looks { size: entry.stat.size, modified_ns: entry.stat.modified_ns };
+    (entry.stat.kind == EntryKind::File).then_some((path, looks))
+}
+
+fn note(left_out: usize, more: bool) -> Option<String> {
+    let what = match (left_out, more) {
+        (0, false) => return None,
+        (0, true) => format!("only the first {MOST_FILES} files of the workspace"),
+        (count, false) => format!("all files of the workspace but {count} that are too large"),
+        (count, true) => format!(
+            "only the first {MOST_FILES} files of the workspace but {count} that are too large"
+        ),
+    };
+    Some(format!("{what} were looked through; `search_files` looks through the rest"))
+}

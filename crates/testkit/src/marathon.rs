@@ -1,0 +1,357 @@
+//! A model for jobs that are longer than its window.
+//!
+//! It carries out numbered steps, and knows nothing but what stands in the question
+//! before it: which steps are done, and which rules their work has to keep. Whatever is
+//! forgotten shows in the job's own work: a step that was done is done again, or a line
+//! lacks the tag of a rule. What it finds wrong with a question is in its [`Record`].
+
+mod material;
+mod sight;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cofferdam_types::Tokens;
+use serde_json::{Value, json};
+
+use crate::script::{Fault, ScriptedAnswer, Turn};
+use crate::server::Recorded;
+pub use material::{code, prose};
+
+use material::generator;
+use sight::{Sight, Standing};
+
+/// Files that a step reads.
+const FILES: u32 = 2;
+
+/// A step that is a multiple of this updates the plan.
+const PLANNING: u32 = 10;
+
+/// The steps that decide something.
+const DECIDING: [u32; 3] = [20, 40, 60];
+
+/// So many steps after it was read, what was read is asked for at the earliest.
+const FORGOTTEN: u32 = 8;
+
+/// How a question for a summary is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// Briefly, with nothing but what is asked for: no step, no rule.
+    Good,
+    /// With this status.
+    Status(u16),
+    /// Not at all.
+    Stall,
+    /// With something that says nothing.
+    Nonsense,
+    /// With more than it may have.
+    TooLong,
+    /// With nothing.
+    Empty,
+    /// With half a summary: the output limit was reached.
+    Cut,
+}
+
+/// What happened so far.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Questions that were no questions for a summary.
+    pub questions: usize,
+    /// Questions for a summary.
+    pub summaries: usize,
+    /// The step that was ordered last.
+    pub step: u32,
+    /// How often each step was ordered.
+    pub ordered: BTreeMap<u32, u32>,
+    /// Most tokens of a question with what its answer may have, by this model's count.
+    pub most_tokens: u64,
+    /// Most bytes of a question.
+    pub most_bytes: u64,
+    /// Tokens of all questions, and of those what had been in the question before.
+    pub read: (u64, u64),
+    /// Questions whose beginning was another than that of the question before.
+    pub cuts: usize,
+    /// The tags of all rules there were.
+    pub tags: BTreeSet<String>,
+    /// What was asked for again, by its file: whether it came.
+    pub recalled: BTreeMap<u32, bool>,
+    /// What was wrong with questions.
+    pub violations: Vec<String>,
+}
+
+/// How long the job is, and how much its model can read.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Steps to be carried out.
+    pub steps: u32,
+    /// Tokens that the model can take in and give out together.
+    pub window: u64,
+    /// Bytes of what the model writes in a step: half in words, half in a file.
+    pub written: usize,
+    /// Lines of each file that a step reads; about a hundred bytes each.
+    pub lines: u32,
+}
+
+impl Course {
+    /// What a user would say to have it done.
+    #[must_use]
+    pub fn task(&self) -> String {
+        format!(
+            "Carry out the steps 1 to {} in their order, each once. A step reads its files below \
+             data, writes its notes and appends one line to ledger.txt.\n{}\n{}",
+            self.steps,
+            rule("amber-01"),
+            rule("birch-02")
+        )
+    }
+}
+
+/// What a user says to have every line carry a tag from now on.
+#[must_use]
+pub fn rule(tag: &str) -> String {
+    format!("Keep to this until the end: every line of ledger.txt carries the tag [{tag}].")
+}
+
+/// What the file of this number hides, and what it is asked for by.
+#[must_use]
+pub fn secret(file: u32) -> (String, String) {
+    let name = format!("{}-{file:04}", material::bird(file));
+    (format!("seal of vault {name}"), format!("{}", 100_000 + file * 7919 % 99_991))
+}
+
+/// Bytes of what was said, called or put out by a record of a job's log.
+#[must_use]
+pub fn said(record: &Value) -> u64 {
+    match record.get("event").and_then(Value::as_str) {
+        Some("model_answered") => record.pointer("/answer/blocks").map_or(0, length),
+        Some("tool_ended") => record.pointer("/output/content").map_or(0, length),
+        _ => 0,
+    }
+}
+
+/// Bytes of all texts in a value.
+fn length(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(values) => values.iter().map(length).sum(),
+        Value::Object(fields) => fields.values().map(length).sum(),
+        _ => 0,
+    }
+}
+
+/// The model. Give it to a scripted server as its script.
+pub struct Marathon {
+    course: Course,
+    summaries: Box<dyn FnMut(usize) -> Summary + Send>,
+    record: Arc<Mutex<Record>>,
+    before: Vec<u8>,
+}
+
+impl std::fmt::Debug for Marathon {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Marathon").field("course", &self.course).finish_non_exhaustive()
+    }
+}
+
+/// Reads what happened so far.
+pub fn look(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
+    record.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Marathon {
+    /// A model for this course. `summaries` says how the n-th question for a summary,
+    /// counted from 0, is answered.
+    pub fn new(
+        course: Course,
+        summaries: impl FnMut(usize) -> Summary + Send + 'static,
+    ) -> (Self, Arc<Mutex<Record>>) {
+        let record = Arc::default();
+        let marathon = Self {
+            course,
+            summaries: Box::new(summaries),
+            record: Arc::clone(&record),
+            before: Vec::new(),
+        };
+        (marathon, record)
+    }
+
+    /// Answers a question.
+    pub fn answer(&mut self, question: &Recorded) -> Turn {
+        let sight = Sight::of(&question.body);
+        let record = Arc::clone(&self.record);
+        let mut record = look(&record);
+        let tokens = self.weigh(&mut record, question, &sight);
+        if sight.is_summary {
+            record.summaries += 1;
+            let how = (self.summaries)(record.summaries - 1);
+            return summary(how, &sight, tokens);
+        }
+        record.questions += 1;
+        check(&mut record, &sight);
+        let answer = match self.look_first(&sight) {
+            Some(calls) => ScriptedAnswer { calls, ..ScriptedAnswer::default() },
+            None => self.next_step(&mut record, &sight),
+        };
+        Turn::Answer(counted(answer, tokens))
+    }
+
+    /// Takes note of a question's size, and counts its tokens as a provider does.
+    fn weigh(&mut self, record: &mut Record, question: &Recorded, sight: &Sight) -> Tokens {
+        let bytes = question.bytes.len() as u64;
+        let tokens = counted_tokens(sight.bytes);
+        let answer = question.body.get("max_tokens").and_then(Value::as_u64).unwrap_or(0);
+        let all = tokens + answer;
+        record.most_tokens = record.most_tokens.max(all);
+        record.most_bytes = record.most_bytes.max(bytes);
+        if all > self.course.window || bytes / 4 > self.course.window {
+            let number = record.questions + record.summaries;
+            record.violations.push(format!(
+                "question {number}: {tokens} tokens and {answer} for the answer, {bytes} bytes"
+            ));
+        }
+        if sight.is_summary {
+            return Tokens { input: tokens, ..Tokens::default() };
+        }
+        let same = question.bytes.iter().zip(&self.before).take_while(|(now, then)| now == then);
+        let same = same.count() as u64;
+        // What follows a conversation ends it differently than what it becomes a part of.
+        let goes_on = same + 200 >= self.before.len() as u64;
+        record.cuts += usize::from(!goes_on && !self.before.is_empty());
+        self.before.clone_from(&question.bytes);
+        let cached = (tokens * same).checked_div(bytes).unwrap_or(0);
+        record.read.0 += tokens;
+        record.read.1 += cached;
+        Tokens { input: 0, cache_read: cached, cache_write: tokens - cached, output: 0 }
+    }
+
+    /// Where it is not known whether a step was done, that is looked at first.
+    fn look_first(&self, sight: &Sight) -> Option<Vec<(String, Value)>> {
+        let unknown =
+            (0..=self.course.steps).find(|step| sight.step(*step) == Standing::Unknown)?;
+        let command = format!(
+            "grep '^step {unknown:04} ' ledger.txt || echo 'there is no step {unknown:04}'"
+        );
+        Some(vec![("bash".to_owned(), json!({ "command": command }))])
+    }
+
+    fn next_step(&self, record: &mut Record, sight: &Sight) -> ScriptedAnswer {
+        let Course { steps, written, lines, .. } = self.course;
+        let open = (0..=steps).find(|step| sight.step(*step) != Standing::Done);
+        let Some(step) = open else {
+            let text = format!("All {steps} steps are done.");
+            return ScriptedAnswer { text, ..ScriptedAnswer::default() };
+        };
+        record.step = step;
+        *record.ordered.entry(step).or_insert(0) += 1;
+        let mut calls = Vec::new();
+        let mut call = |tool: &str, arguments: Value| calls.push((tool.to_owned(), arguments));
+        let tags: Vec<String> = sight.tags.iter().map(|tag| format!(" [{tag}]")).collect();
+        let line = format!("printf 'step {step:04}{}\\n' >> ledger.txt", tags.concat());
+        if step == 0 {
+            let content = generator(steps * FILES, lines);
+            call("write_file", json!({"path": "make_data.sh", "content": content}));
+            call("bash", json!({"command": format!("{line} && sh make_data.sh")}));
+            return ScriptedAnswer { calls, ..ScriptedAnswer::default() };
+        }
+        let files = (step - 1) * FILES + 1..=step * FILES;
+        for file in files.clone() {
+            call("read_file", json!({"path": format!("data/{file:04}.log")}));
+        }
+        let next = (step * FILES + 1).min(steps * FILES);
+        call("bash", json!({"command": format!("head -c 11000 data/{next:04}.log")}));
+        if let Some(file) = to_recall(step)
+            && sight.has_recall
+        {
+            record.recalled.entry(file).or_insert(false);
+            call("recall", json!({"query": secret(file).0}));
+        }
+        if step % PLANNING == 0 {
+            call("plan", plan(step, steps));
+        }
+        let notes = format!("notes/{step:04}.rs");
+        call("write_file", json!({"path": notes, "content": code(step, written / 2)}));
+        // What was read is gone then: only the log still has it.
+        let gone: Vec<String> = files.map(|file| format!("data/{file:04}.log")).collect();
+        call("bash", json!({"command": format!("{line} && rm -f {}", gone.join(" "))}));
+        ScriptedAnswer { text: prose(step, written / 2), calls, ..ScriptedAnswer::default() }
+    }
+}
+
+/// What every question must have.
+fn check(record: &mut Record, sight: &Sight) {
+    let number = record.questions;
+    let lost: Vec<String> = record.tags.difference(&sight.tags).cloned().collect();
+    if !lost.is_empty() {
+        record.violations.push(format!("question {number}: the rules {lost:?} are missing"));
+    }
+    record.tags.extend(sight.tags.iter().cloned());
+    for orphan in &sight.orphans {
+        record.violations.push(format!("question {number}: {orphan} has no other half"));
+    }
+    for (words, result) in &sight.recalls {
+        let file = words.rsplit('-').next().and_then(|number| number.parse().ok());
+        if let Some(file) = file
+            && result.contains(&secret(file).1)
+        {
+            record.recalled.insert(file, true);
+        }
+    }
+}
+
+/// What a step asks for that was read before: now early, now late.
+fn to_recall(step: u32) -> Option<u32> {
+    let last = step.checked_sub(FORGOTTEN).filter(|last| *last > 0)? * FILES;
+    Some(step * 37 % last + 1)
+}
+
+fn plan(step: u32, steps: u32) -> Value {
+    let parts: Vec<Value> = (0..steps.div_ceil(PLANNING))
+        .map(|part| {
+            let (first, last) = (part * PLANNING + 1, ((part + 1) * PLANNING).min(steps));
+            let status = match step {
+                step if last <= step => "completed",
+                step if first <= step + 1 => "in_progress",
+                _ => "pending",
+            };
+            json!({"step": format!("the steps {first} to {last}"), "status": status})
+        })
+        .collect();
+    let decided = DECIDING.contains(&step).then(|| rule(&format!("cobalt-{step}")));
+    json!({"steps": parts, "decisions": decided.into_iter().collect::<Vec<String>>()})
+}
+
+/// An answer with what its provider counts.
+fn counted(mut answer: ScriptedAnswer, read: Tokens) -> ScriptedAnswer {
+    let arguments: usize = answer.calls.iter().map(|(_, value)| value.to_string().len()).sum();
+    let output = counted_tokens((answer.text.len() + arguments) as u64);
+    answer.usage = Tokens { output, ..read };
+    answer
+}
+
+/// A token is three and a half bytes here.
+fn counted_tokens(bytes: u64) -> u64 {
+    bytes * 2 / 7
+}
+
+fn summary(how: Summary, sight: &Sight, tokens: Tokens) -> Turn {
+    let mut text = String::from(
+        "Some more of the work was done in the order that was asked for, without any trouble \
+         worth telling. ",
+    );
+    for name in &sight.names {
+        text.push_str(&format!("{name} was written. "));
+    }
+    let answer = |text: &str| {
+        let text = text.to_owned();
+        Turn::Answer(counted(ScriptedAnswer { text, ..ScriptedAnswer::default() }, tokens))
+    };
+    match how {
+        Summary::Good => answer(&text),
+        Summary::Status(status) => Turn::status(status, &[], "broken"),
+        Summary::Stall => answer(&text).but(Fault::StallHeaders),
+        Summary::Nonsense => answer(&"}{ ;; ]] ".repeat(30)),
+        Summary::TooLong => answer(&text.repeat(4_000)),
+        Summary::Empty => answer("x").but(Fault::Empty),
+        Summary::Cut => answer(&text).but(Fault::OutputLimit),
+    }
+}

@@ -1,0 +1,230 @@
+//! What a model can see in a question, and nothing else.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+/// What stands before the tag of a rule.
+const TAG: &str = "carries the tag [";
+
+/// How a step stands, as far as can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Done,
+    /// It was begun, and nobody knows how it ended.
+    Unknown,
+    Open,
+}
+
+/// What can be seen in a question.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    pub(super) is_summary: bool,
+    pub(super) has_recall: bool,
+    /// Bytes of everything that a model reads.
+    pub(super) bytes: u64,
+    /// The tags of the rules.
+    pub(super) tags: BTreeSet<String>,
+    /// What a summary has to name.
+    pub(super) names: Vec<String>,
+    /// What was recalled by words, and what came.
+    pub(super) recalls: Vec<(String, String)>,
+    /// Calls without results and results without calls.
+    pub(super) orphans: Vec<String>,
+    steps: Vec<(u32, Standing)>,
+}
+
+impl Sight {
+    /// Reads a question in the wire format of Anthropic's Messages.
+    pub(super) fn of(body: &Value) -> Self {
+        let mut sight = Self::default();
+        let system = texts(body.get("system")).concat();
+        sight.is_summary = system.starts_with("You summarise");
+        sight.bytes += system.len() as u64;
+        for tool in list(body.get("tools")) {
+            sight.bytes += tool.to_string().len() as u64;
+            sight.has_recall |= tool.get("name").and_then(Value::as_str) == Some("recall");
+        }
+        let messages: Vec<&Value> = list(body.get("messages")).collect();
+        let mut open: Vec<(&str, &str, &Value)> = Vec::new();
+        for message in &messages {
+            let is_answer = message.get("role").and_then(Value::as_str) == Some("assistant");
+            // Every call of the answer before must have found its result by now.
+            if is_answer {
+                sight.orphans.extend(open.drain(..).map(|(id, ..)| format!("the call {id}")));
+            }
+            for text in texts(message.get("content")) {
+                sight.read(text, !is_answer);
+            }
+            for part in list(message.get("content")) {
+                match text(part, "type") {
+                    "tool_use" => {
+                        let input = part.get("input").unwrap_or(&Value::Null);
+                        sight.bytes += input.to_string().len() as u64;
+                        open.push((text(part, "id"), text(part, "name"), input));
+                    }
+                    "tool_result" => {
+                        let id = text(part, "tool_use_id");
+                        let content = texts(part.get("content")).concat();
+                        sight.bytes += content.len() as u64;
+                        let place = open.iter().position(|(open, ..)| *open == id);
+                        match place.map(|place| open.remove(place)) {
+                            Some((_, name, input)) => {
+                                let failed = part.get("is_error") == Some(&Value::Bool(true));
+                                sight.call(name, input, &content, failed);
+                            }
+                            None => sight.orphans.push(format!("the result {id}")),
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        sight.orphans.extend(open.into_iter().map(|(id, ..)| format!("the call {id}")));
+        sight
+    }
+
+    /// How a step stands: what was seen of it last counts.
+    pub(super) fn step(&self, step: u32) -> Standing {
+        let seen = self.steps.iter().rev().find(|(seen, _)| *seen == step);
+        seen.map_or(Standing::Open, |(_, standing)| *standing)
+    }
+
+    fn read(&mut self, text: &str, told: bool) {
+        self.bytes += text.len() as u64;
+        if !told {
+            return;
+        }
+        self.learn_tags(text);
+        if let Some((_, names)) = text.rsplit_once("exactly as it is written: ") {
+            let names = names.trim_end_matches('.').split(", ");
+            self.names = names.map(str::to_owned).collect();
+        }
+        let mut section = "";
+        for line in text.lines() {
+            if let Some(title) = line.strip_prefix("## ") {
+                section = title;
+            }
+            let Some(step) = step_in(line) else { continue };
+            match section {
+                "Done" => self.steps.push((step, Standing::Done)),
+                "Open failures" => self.steps.push((step, Standing::Unknown)),
+                _ => {}
+            }
+        }
+    }
+
+    fn learn_tags(&mut self, text: &str) {
+        let tags = text.split(TAG).skip(1).filter_map(|rest| rest.split(']').next());
+        self.tags.extend(tags.map(str::to_owned));
+    }
+
+    fn call(&mut self, name: &str, input: &Value, content: &str, failed: bool) {
+        match name {
+            "plan" => {
+                for decision in list(input.get("decisions")).filter_map(Value::as_str) {
+                    self.learn_tags(decision);
+                }
+            }
+            "recall" => self.recalls.push((text(input, "query").to_owned(), content.to_owned())),
+            "bash" => {
+                let command = text(input, "command");
+                let looks = command.starts_with("grep ");
+                let Some(step) = step_in(command) else { return };
+                let standing = match (looks, failed) {
+                    (true, _) if content.contains("there is no step") => Standing::Open,
+                    (_, false) => Standing::Done,
+                    (_, true) => Standing::Unknown,
+                };
+                self.steps.push((step, standing));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The step that a command or a line about it is for.
+fn step_in(line: &str) -> Option<u32> {
+    let rest = line.split_once("'step ").or_else(|| line.split_once("'^step "))?.1;
+    rest.split(' ').next()?.parse().ok()
+}
+
+fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
+    value.and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The texts of a content, which is one or a list of parts.
+fn texts(content: Option<&Value>) -> Vec<&str> {
+    match content {
+        Some(Value::String(text)) => vec![text],
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().filter(|part| text(part, "type") == "text");
+            texts.map(|part| text(part, "text")).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn bash(id: &str, command: &str) -> Value {
+        json!({"type": "tool_use", "id": id, "name": "bash", "input": {"command": command}})
+    }
+
+    fn result(id: &str, content: &str, failed: bool) -> Value {
+        json!({"type": "tool_result", "tool_use_id": id, "content": content, "is_error": failed})
+    }
+
+    fn seen(messages: Value) -> Sight {
+        Sight::of(&json!({"system": "You are", "messages": messages}))
+    }
+
+    #[test]
+    fn steps_and_rules_are_seen_in_the_memory_and_in_what_follows() {
+        let memory = "<memory>\n## What the user has said since\n#9: carries the tag [x-1].\n\n## Open \
+                      failures\n#7: printf 'step 0002 [x]\\n' >> l (end not known)\n\n## Done\n#5: ran \
+                      printf 'step 0001 [x]\\n' >> l\n</memory>";
+        let sight = seen(json!([
+            {"role": "user", "content": [{"type": "text", "text": memory}]},
+            {"role": "assistant", "content": [bash("a", "printf 'step 0003 [x]\\n' >> l")]},
+            {"role": "user", "content": [result("a", "", false)]},
+        ]));
+        let steps: Vec<Standing> = (1..=4).map(|step| sight.step(step)).collect();
+        use Standing::{Done, Open, Unknown};
+        assert_eq!(steps, [Done, Unknown, Done, Open]);
+        assert_eq!(sight.tags, ["x-1".to_owned()].into());
+        assert_eq!(sight.orphans, [""; 0]);
+    }
+
+    #[test]
+    fn what_was_looked_at_counts() {
+        for (found, standing) in
+            [("there is no step 0003", Standing::Open), ("step 0003 [x]", Standing::Done)]
+        {
+            let sight = seen(json!([
+                {"role": "assistant", "content": [bash("a", "printf 'step 0003 [x]\\n' >> l")]},
+                {"role": "user", "content": [result("a", "its end is not known", true)]},
+                {"role": "assistant", "content": [bash("b", "grep '^step 0003 ' l || echo '…'")]},
+                {"role": "user", "content": [result("b", found, false)]},
+            ]));
+            assert_eq!(sight.step(3), standing, "{found}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_a_result_is_an_orphan_and_so_is_the_reverse() {
+        let sight = seen(json!([
+            {"role": "assistant", "content": [bash("a", "ls")]},
+            {"role": "user", "content": [result("b", "", false)]},
+        ]));
+        assert_eq!(sight.orphans, ["the result b", "the call a"]);
+    }
+}

@@ -1,0 +1,202 @@
+//! Putting the next question together, again and for the first time, and what an event
+//! costs when it comes.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use cofferdam_engine::{Effect, Input, Run, step};
+use cofferdam_recall::{Documents, Index as _};
+use cofferdam_recall_sqlite::SqliteIndex;
+use cofferdam_runtime::Journal;
+use cofferdam_types::{Event, Message, Record, Role, ThreadId};
+
+use super::context::Scale;
+use super::context_history::History;
+use super::report::{Table, digits, microseconds, milliseconds};
+use super::sample::Samples;
+
+/// Turns whose question is put together, after the history.
+const TURNS: usize = 200;
+
+/// Events that are appended, one after the other.
+const APPENDED: usize = 200;
+
+/// Measures all of it.
+pub(super) fn measure(
+    scale: &Scale,
+    rounds: usize,
+    directory: &Path,
+) -> anyhow::Result<Vec<Table>> {
+    let mut history = History::of(scale.prompt * 1000)?;
+    let path = directory.join("log.jsonl");
+    let (seqs, size) = write(&path, &history.records)?;
+    let mut table = Table::new(
+        format!("1. The next question after {} tokens", thousands(scale.prompt)),
+        &["", "median ms", "p95 ms", "longest ms", "samples"],
+    );
+    let cold = Samples::of((0..rounds).map(|_| cold(&path, &history)).collect::<Result<_, _>>()?);
+    let cut_before = cuts(&history.records);
+    let Warm { plain, cutting } = warm(&mut history)?;
+    row(&mut table, "from what is in memory", plain);
+    row(&mut table, "the same when something is cut", cutting);
+    row(&mut table, "from the log on disk", cold);
+    table.note(format!(
+        "the history: {} events, {} MiB of log, {} cuts by the time it has that length",
+        seqs,
+        digits(size as f64 / f64::from(1 << 20)),
+        cut_before
+    ));
+    table.note(
+        "in memory: the end of a tool is heard, what has to be cut is decided and cut, and the \
+         messages of the next question are copied out of the state, as the product does it",
+    );
+    table.note(
+        "from disk: the log is opened, each line read and checked, the state rebuilt, the messages \
+         copied out; the file was in the kernel's cache",
+    );
+    Ok(vec![table, append(&history, directory)?])
+}
+
+/// The records as a log; how many there are, and its bytes.
+fn write(path: &Path, records: &[Record]) -> anyhow::Result<(usize, u64)> {
+    let mut journal = Journal::create(path)?;
+    for part in records.chunks(512) {
+        let at = part.first().context("no event")?.at;
+        journal.append(at, part.iter().map(|record| record.event.clone()).collect())?;
+    }
+    Ok((records.len(), std::fs::metadata(path)?.len()))
+}
+
+/// Rebuilds the state from the log and asks it for the next question.
+fn cold(path: &Path, history: &History) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let mut run: Option<Run> = None;
+    let mut problem = None;
+    let journal = Journal::open(path, |record| {
+        let followed = match &mut run {
+            Some(run) => run.follow(record),
+            None => Run::begin(record).map(|begun| run = Some(begun)),
+        };
+        problem = problem.take().or(followed.err());
+    })?;
+    let run = run.context("the log is empty")?;
+    let messages = question(&run, history);
+    let taken = begun.elapsed();
+    drop(journal);
+    anyhow::ensure!(problem.is_none(), "{problem:?}");
+    anyhow::ensure!(!messages.is_empty(), "there is no question");
+    Ok(taken)
+}
+
+fn question(run: &Run, history: &History) -> Vec<Message> {
+    run.prompt(&history.settings, ThreadId(0)).messages.into_owned()
+}
+
+struct Warm {
+    plain: Option<Samples>,
+    cutting: Option<Samples>,
+}
+
+/// Goes on with the job, and takes the time from the end of a tool to the question.
+fn warm(history: &mut History) -> anyhow::Result<Warm> {
+    let (mut plain, mut cutting) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        let (call, output) = history.answered()?;
+        let now = history.now();
+        let input = Input::ToolEnded { call, output };
+        let begun = Instant::now();
+        let step = step(&mut history.run, &history.settings, now, input);
+        let messages = question(&history.run, history);
+        let taken = begun.elapsed();
+        anyhow::ensure!(!messages.is_empty(), "there is no question");
+        let cut = step.events.iter().any(|event| matches!(event, Event::ContextCut { .. }));
+        let summary = step.effects.iter().any(
+            |effect| matches!(effect, Effect::AskModel { role, .. } if *role == Role::Summariser),
+        );
+        history.take(step);
+        if cut || summary { cutting.push(taken) } else { plain.push(taken) }
+        anyhow::ensure!(!history.open().is_empty(), "the job has come to an end");
+    }
+    Ok(Warm { plain: Samples::of(plain), cutting: Samples::of(cutting) })
+}
+
+fn cuts(records: &[Record]) -> usize {
+    records.iter().filter(|record| matches!(record.event, Event::ContextCut { .. })).count()
+}
+
+/// What an event costs when it comes: in the log, in the state, in the index.
+fn append(history: &History, directory: &Path) -> anyhow::Result<Table> {
+    let mut table = Table::new(
+        "2. One more event",
+        &["", "median µs", "p95 µs", "longest µs", "samples"],
+    );
+    let is_long = |record: &&Record| matches!(record.event, Event::ToolEnded { .. });
+    let events: Vec<&Record> =
+        history.records.iter().rev().filter(is_long).take(APPENDED).collect();
+    let (mut journal, _) = (Journal::create(&directory.join("appended.jsonl"))?, ());
+    let mut log = Vec::new();
+    for record in &events {
+        let event = record.event.clone();
+        let begun = Instant::now();
+        journal.append(record.at, vec![event])?;
+        log.push(begun.elapsed());
+    }
+    let mut state = Vec::new();
+    let mut run = history.run.clone();
+    for record in &events {
+        let begun = Instant::now();
+        run.apply(record.at, &record.event);
+        state.push(begun.elapsed());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let index = runtime.block_on(async {
+        let index = SqliteIndex::open(directory.join("appended.db")).await?;
+        let mut documents = Documents::new();
+        let mut times = Vec::new();
+        for (seq, record) in (1..).zip(&events) {
+            let record = Record { seq, ..Record::clone(record) };
+            let begun = Instant::now();
+            index.add(seq, documents.of(&record)).await?;
+            times.push(begun.elapsed());
+        }
+        anyhow::Ok(times)
+    })?;
+    for (name, times) in
+        [("in the log, durable", log), ("in the state", state), ("in the index", index)]
+    {
+        match Samples::of(times) {
+            Some(times) => table.row([
+                name.to_owned(),
+                microseconds(times.median()),
+                microseconds(times.p95()),
+                microseconds(times.longest()),
+                times.count().to_string(),
+            ]),
+            None => table.absent(name, "there was nothing to add"),
+        }
+    }
+    table.note("the end of a tool with 12 KB of output, one after the other");
+    Ok(table)
+}
+
+fn row(table: &mut Table, name: &str, times: Option<Samples>) {
+    match times {
+        Some(times) => table.row([
+            name.to_owned(),
+            milliseconds(times.median()),
+            milliseconds(times.p95()),
+            milliseconds(times.longest()),
+            times.count().to_string(),
+        ]),
+        None => table.absent(name, "it did not come up"),
+    }
+}
+
+/// A number of thousands as people write it.
+pub(super) fn thousands(number: u64) -> String {
+    match number {
+        0..1000 => format!("{number},000"),
+        _ => format!("{},{:03},000", number / 1000, number % 1000),
+    }
+}
