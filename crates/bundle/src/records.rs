@@ -113,7 +113,7 @@ impl Reading {
             Event::ModelAnswered { request, answer, cost } => {
                 self.about.spent.turns += 1;
                 self.pay(answer.tokens, *cost);
-                let thread = self.asked.get(request).copied().unwrap_or(ThreadId(0));
+                let thread = self.asked.remove(request).unwrap_or(ThreadId(0));
                 let wanted = answer.calls().map(|call| (call.id.clone(), command_of(call)));
                 self.wanted.insert(thread, wanted.collect());
             }

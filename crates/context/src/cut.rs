@@ -1,5 +1,7 @@
 //! Making a conversation shorter, and what is needed for that.
 
+use std::collections::BTreeSet;
+
 use cofferdam_types::{Content, Cut, Message, PlanStep, Span};
 
 use crate::conversation::{Conversation, Entry, Pressure, Summary};
@@ -67,29 +69,27 @@ impl Conversation {
     fn rewrite_head(&mut self, plan: &[PlanStep], pinned: u64, most: u64) {
         let task = self.short_task(pinned).unwrap_or_else(|| self.opening.1.clone());
         let mut room = pinned.saturating_sub((task.len() as u64).min(pinned / 2));
+        let live = self.entries.iter().skip(1).flat_map(|entry| entry.sources.iter().copied());
+        let live: BTreeSet<u64> = live.collect();
         for _ in 0..TRIES {
             let head = Head {
                 task: &task,
                 facts: &self.facts,
                 plan,
                 summaries: &self.summaries,
-                live: self
-                    .entries
-                    .iter()
-                    .skip(1)
-                    .flat_map(|entry| entry.sources.iter())
-                    .copied()
-                    .collect(),
+                live: &live,
+                live_from: self.entries.get(1).map_or(u64::MAX, |entry| entry.first),
                 room: usize::try_from(room).unwrap_or(usize::MAX),
             };
-            let head = head.message();
+            let (head, facts) = head.message();
             if let Some(first) = self.messages.first_mut() {
                 *first = head;
             }
             self.weigh();
-            let Some(over) = self.weight.checked_sub(most).filter(|over| *over > 0) else { return };
-            let used = self.entries.first().map_or(0, |entry| entry.weight);
-            room = room.min(used).saturating_sub(over);
+            match self.weight.checked_sub(most) {
+                None | Some(0) => return,
+                Some(over) => room = facts.min(room).saturating_sub(over),
+            }
         }
     }
 

@@ -102,6 +102,8 @@ pub(crate) struct Facts {
     pub(crate) said: Vec<(u64, String)>,
     /// What was decided.
     pub(crate) decisions: Vec<(u64, String)>,
+    /// Decisions that are no longer remembered one by one.
+    pub(crate) older_decisions: usize,
     /// Files that were changed, with the last event of each.
     pub(crate) files: BTreeMap<String, u64>,
     /// What was done, once each.
@@ -162,6 +164,7 @@ impl Facts {
         }
         let too_many = self.decisions.len().saturating_sub(MOST_DECISIONS);
         self.decisions.drain(..too_many);
+        self.older_decisions += too_many;
     }
 
     /// Takes note of what checks have found.

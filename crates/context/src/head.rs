@@ -26,19 +26,23 @@ pub(crate) struct Head<'a> {
     pub(crate) facts: &'a Facts,
     pub(crate) plan: &'a [PlanStep],
     pub(crate) summaries: &'a [Summary],
-    /// Events whose words are still before the model.
-    pub(crate) live: BTreeSet<u64>,
+    /// Events whose words are still before the model, and the first of them: what was done
+    /// since then can be seen there.
+    pub(crate) live: &'a BTreeSet<u64>,
+    pub(crate) live_from: u64,
     /// Bytes that facts may take.
     pub(crate) room: usize,
 }
 
 impl Head<'_> {
-    /// The message.
-    pub(crate) fn message(&self) -> Message {
-        Message::User { content: vec![Content::text(self.task), Content::text(self.memory())] }
+    /// The message, and how many bytes of it are facts.
+    pub(crate) fn message(&self) -> (Message, u64) {
+        let (memory, facts) = self.memory();
+        let content = vec![Content::text(self.task), Content::text(memory)];
+        (Message::User { content }, facts as u64)
     }
 
-    fn memory(&self) -> String {
+    fn memory(&self) -> (String, usize) {
         let mut text = String::from(
             "<memory>\nEarlier parts of this conversation were cut to save room. This is what \
              they came to. Each number (#) is an event: `recall` with that id shows it in full, \
@@ -47,7 +51,7 @@ impl Head<'_> {
         );
         // Least of all may the user's words be missing: they come first, and what was done
         // gets what the others leave.
-        let mut left = self.room;
+        let (mut left, mut facts) = (self.room, 0);
         for (part, percent) in [
             (Self::said as fn(&Self, usize) -> String, 50),
             (Self::plan, 40),
@@ -57,6 +61,7 @@ impl Head<'_> {
         ] {
             let part = part(self, left / 100 * percent);
             left = left.saturating_sub(part.len());
+            facts += part.len();
             text.push_str(&part);
         }
         for summary in self.summaries {
@@ -64,13 +69,13 @@ impl Head<'_> {
             write!(text, "\n## Summary of #{from} to #{through}\n{}\n", words.trim()).ok();
         }
         text.push_str("</memory>");
-        text
+        (text, facts)
     }
 
     fn said(&self, room: usize) -> String {
         let gone = self.facts.said.iter().filter(|(seq, _)| !self.live.contains(seq));
         let lines = gone.map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
-        section("What the user has said since", lines.collect(), room)
+        section("What the user has said since", &lines.collect::<Vec<_>>(), 0, room)
     }
 
     fn plan(&self, room: usize) -> String {
@@ -82,18 +87,19 @@ impl Head<'_> {
             };
             Line { seq: None, mark, words: &step.step }
         });
-        section("The plan", lines.collect(), room)
+        section("The plan", &lines.collect::<Vec<_>>(), 0, room)
     }
 
     fn decisions(&self, room: usize) -> String {
-        let lines = self.facts.decisions.iter();
-        let lines = lines.map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
-        section("Decided", lines.collect(), room)
+        let gone = self.facts.decisions.iter().filter(|(seq, _)| *seq < self.live_from);
+        let lines = gone.map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
+        section("Decided", &lines.collect::<Vec<_>>(), self.facts.older_decisions, room)
     }
 
     fn open(&self, room: usize) -> String {
-        let failed = self.facts.open_failures();
-        let failed = failed.get(failed.len().saturating_sub(MOST_FAILURES)..).unwrap_or_default();
+        let mut failed = self.facts.open_failures();
+        failed.retain(|(_, deed)| deed.seq < self.live_from);
+        let (older, failed) = failed.split_at(failed.len().saturating_sub(MOST_FAILURES));
         let failed = failed.iter().map(|(what, deed)| {
             let how = match deed.status {
                 ToolStatus::Failed => "failed",
@@ -107,7 +113,7 @@ impl Head<'_> {
             .flat_map(|(seq, lines)| lines.iter().map(|line| (*seq, format!("check {line}"))));
         let lines: Vec<(u64, String)> = failed.chain(checks).collect();
         let lines = lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
-        section("Failed when last run", lines.collect(), room)
+        section("Failed when last run", &lines.collect::<Vec<_>>(), older.len(), room)
     }
 
     /// What was done, the latest first as far as there is room, shown in its order.
@@ -119,7 +125,8 @@ impl Head<'_> {
                 if deed.times > 1 { format!(" ({} times)", deed.times) } else { String::new() };
             (deed.seq, format!("{}{times}", first_line(what, DEED)))
         });
-        let mut lines: Vec<(u64, String)> = files.chain(deeds).collect();
+        let gone = files.chain(deeds).filter(|(seq, _)| *seq < self.live_from);
+        let mut lines: Vec<(u64, String)> = gone.collect();
         lines.sort();
         let folded = usize::try_from(self.facts.folded).unwrap_or(usize::MAX);
         let lines: Vec<Line<'_>> =
@@ -158,21 +165,25 @@ impl Line<'_> {
 }
 
 /// A part with its title; nothing, if it is empty. Lines are whole if there is room for
-/// that; else the long ones are cut, and if even that is too much the oldest are counted.
-fn section(title: &str, lines: Vec<Line<'_>>, room: usize) -> String {
-    let room = room.saturating_sub(title.len() + 5) as u64;
-    let keep = share(lines.iter().map(Line::len), room);
-    if keep < SHORTEST_LINE {
-        return latest(title, &lines, 0, usize::try_from(room).unwrap_or(usize::MAX));
+/// that; else the long ones are cut, and if even that is too much the oldest are counted
+/// with those that are `folded`.
+fn section(title: &str, lines: &[Line<'_>], folded: usize, room: usize) -> String {
+    let head = head(title, folded);
+    let keep = share(lines.iter().map(Line::len), room.saturating_sub(head.len()) as u64);
+    if keep < SHORTEST_LINE || lines.is_empty() {
+        return latest(title, lines, folded, room);
     }
-    let mut text = String::new();
-    for line in lines {
-        if text.is_empty() {
-            write!(text, "\n## {title}\n").ok();
+    let lines = lines.iter().map(|line| line.write(keep.saturating_sub(16)));
+    head + &lines.collect::<String>()
+}
+
+fn head(title: &str, folded: usize) -> String {
+    match folded {
+        0 => format!("\n## {title}\n"),
+        _ => {
+            format!("\n## {title}\n({folded} earlier: `recall` with words or a file finds them)\n")
         }
-        text.push_str(&line.write(keep.saturating_sub(16)));
     }
-    text
 }
 
 /// The last lines, as many as there is room for, after one that says how many are not shown.
@@ -181,15 +192,11 @@ fn latest(title: &str, lines: &[Line<'_>], folded: usize, room: usize) -> String
         return String::new();
     }
     let lines: Vec<String> = lines.iter().map(|line| line.write(2 * SHORTEST_LINE)).collect();
-    let head = |count: usize| match count {
-        0 => format!("\n## {title}\n"),
-        _ => format!("\n## {title}\n({count} earlier: `recall` with words or a file finds them)\n"),
-    };
     let all: usize = lines.iter().map(String::len).sum();
-    if folded == 0 && head(0).len() + all <= room {
-        return head(0) + &lines.concat();
+    if head(title, folded).len() + all <= room {
+        return head(title, folded) + &lines.concat();
     }
-    let mut left = room.saturating_sub(head(lines.len() + folded).len());
+    let mut left = room.saturating_sub(head(title, lines.len() + folded).len());
     let fits = |line: &&String| {
         let rest = left.checked_sub(line.len());
         left = rest.unwrap_or(0);
@@ -197,6 +204,6 @@ fn latest(title: &str, lines: &[Line<'_>], folded: usize, room: usize) -> String
     };
     let shown = lines.iter().rev().take_while(fits).count();
     let (older, shown) = lines.split_at(lines.len() - shown);
-    let text = head(older.len() + folded) + &shown.concat();
+    let text = head(title, older.len() + folded) + &shown.concat();
     if text.len() > room { String::new() } else { text }
 }

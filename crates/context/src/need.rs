@@ -11,6 +11,9 @@ pub(crate) const KEPT: u64 = 1_600;
 /// Bytes that stay of a text where there is hardly any room.
 const KEPT_IN_NEED: [u64; 5] = [8_000, 2_000, 600, 200, 0];
 
+/// Bytes that a part has at least: what takes its place has some hundred in any case.
+const SMALLEST: u64 = 1_500;
+
 impl Conversation {
     /// What has to be done before the model is asked next. Doing it makes the conversation
     /// shorter, so that sooner or later nothing is left to do.
@@ -46,11 +49,10 @@ impl Conversation {
         if let Some(count) = self.summaries_to_merge(room) {
             return Need::Summarise { span: Span::Summaries { count }, hard };
         }
-        let end = self.portion(recent, room);
-        let span = Span::Messages { through: self.through(end) };
         // A cut that hardly shortens it costs more than it saves.
-        let worth = self.scale.tokens(self.replaced(span)) >= room.least();
-        if end > 1 && worth {
+        let span = Span::Messages { through: self.through(self.portion(recent, room)) };
+        let replaced = self.replaced(span);
+        if replaced >= SMALLEST && self.scale.tokens(replaced) >= room.least() {
             return Need::Summarise { span, hard };
         }
         if !hard {
@@ -64,16 +66,15 @@ impl Conversation {
                 return Need::Prune { through, keep };
             }
         }
-        if end > 1 {
+        if replaced >= SMALLEST {
             return Need::Summarise { span, hard };
         }
         if now <= room.usable() {
             return Need::Nothing;
         }
         // The last answer itself is too long.
-        let end = self.portion(self.messages.len(), room);
-        if end > 1 {
-            let span = Span::Messages { through: self.through(end) };
+        let span = Span::Messages { through };
+        if self.replaced(span) >= SMALLEST {
             return Need::Summarise { span, hard };
         }
         Need::Hopeless

@@ -9,6 +9,9 @@ use crate::need::KEPT;
 use crate::scale::{weight, weight_of_content};
 use crate::shorten::{share, shorten};
 
+/// Bytes that stay of what the user said, however little room there is.
+const KEPT_OF_WORDS: u64 = 200;
+
 /// What is cut how far.
 struct Pruning<'a> {
     through: u64,
@@ -51,7 +54,10 @@ impl Conversation {
     fn pruning(&self, through: u64, keep: u64, pinned: u64) -> Pruning<'_> {
         // What the user said stays whole as long as there is room for it.
         let said = self.facts.said.iter().map(|(_, words)| words.len() as u64);
-        let keep_said = if keep < KEPT { keep } else { keep.max(share(said, pinned / 2)) };
+        let keep_said = match keep {
+            KEPT.. => keep.max(share(said, pinned / 2)),
+            _ => keep.max(KEPT_OF_WORDS),
+        };
         let (mut whole, mut part) = (BTreeMap::new(), BTreeMap::new());
         for entry in &self.entries {
             for (seq, read) in entry.sources.iter().zip(&entry.reads) {

@@ -33,4 +33,4 @@ pub use prompt::Prompt;
 pub use run::{ReplayError, Run};
 pub use settings::{RoleSettings, Settings};
 pub use step::{Effect, Input, Step, step};
-pub use tools::{coder_specs, digest_spec, orchestrator_specs};
+pub use tools::{DIGEST, coder_specs, digest_spec, orchestrator_specs};

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub(crate) use delegate::{DELEGATE, delegate};
-pub use digest::digest_spec;
-pub(crate) use digest::{DIGEST, question};
+pub(crate) use digest::question;
+pub use digest::{DIGEST, digest_spec};
 pub(crate) use finish::{FINISH, finish};
 pub(crate) use plan::{PLAN, plan};
 

@@ -1,6 +1,6 @@
 //! Which words of a question lead the search.
 //!
-//! Weighing a text costs far more than finding it, and a word that a quarter of all
+//! Weighing a text costs far more than finding it, and a word that an eighth of all
 //! texts have hardly tells any apart. So only texts that have one of the rarer words
 //! are weighed; the other words then count too, but for the most common ones.
 
@@ -10,10 +10,10 @@ use rusqlite::Connection;
 use crate::trouble::Trouble;
 
 /// Texts that are weighed at most, by the words that lead.
-const WEIGHED: i64 = 1500;
+const WEIGHED: i64 = 800;
 
 /// Of so many texts, a word that one has is of no use.
-const USELESS: i64 = 4;
+const USELESS: i64 = 8;
 
 /// The expression that finds what has the words.
 pub(crate) fn expression(connection: &Connection, words: &Words) -> Result<String, Trouble> {

@@ -1,5 +1,4 @@
-//! A text file in pieces: whole definitions where a grammar tells them, paragraphs
-//! otherwise. The pieces together are the file, line by line.
+//! A text file in pieces: whole definitions where they can be told, paragraphs otherwise. The pieces together are the file, line by line.
 
 use cofferdam_types::Timestamp;
 

@@ -1,3 +1,5 @@
+//! Files in pieces: nothing lost, nothing doubled, definitions whole.
+
 use proptest::prelude::*;
 
 use super::*;

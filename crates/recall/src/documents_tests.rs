@@ -1,3 +1,5 @@
+//! The documents that each kind of event becomes.
+
 use std::time::Duration;
 
 use cofferdam_types::{

@@ -1,3 +1,5 @@
+//! Two opinions in one list.
+
 use cofferdam_types::Timestamp;
 
 use super::*;

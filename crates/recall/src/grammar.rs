@@ -1,22 +1,11 @@
-//! Where definitions begin in a file, by the grammar of its language.
+//! Where definitions begin in a file, by how lines of its language begin.
+//!
+//! No parser: the files are whatever a sandbox wrote, and this runs where the keys are. A
+//! real grammar would be a few hundred thousand lines of C. Indentation and first words
+//! find nearly the same lines, and a wrong guess only cuts a piece elsewhere.
 
-use std::ops::ControlFlow;
-
-use tree_sitter::{Language, Node, ParseOptions, Parser};
-
-/// Bytes of a file that is parsed.
+/// Bytes of a file that is looked at.
 const LARGEST: usize = 1 << 20;
-
-/// How often a parser may report, for each byte and at all. It reports every hundred
-/// steps; what needs more than this is no program in that language.
-const REPORTS_PER_BYTES: usize = 40;
-const REPORTS_AT_LEAST: usize = 1000;
-
-/// How deep definitions are looked for: in a class in a module, say.
-const DEPTH: usize = 4;
-
-/// Lines of a definition that is looked into.
-const LARGE: usize = 40;
 
 /// A line that begins a definition.
 pub(crate) struct Begin {
@@ -26,81 +15,139 @@ pub(crate) struct Begin {
     pub(crate) depth: usize,
 }
 
-/// The lines that begin a definition of several lines, with the comments and
-/// attributes above it; `None` where there is no grammar for the file, or it fails.
+/// Words that may stand before the one that tells a definition.
+const BEFORE: &[&str] = &[
+    "abstract",
+    "async",
+    "const",
+    "declare",
+    "default",
+    "export",
+    "extern",
+    "final",
+    "internal",
+    "private",
+    "protected",
+    "pub",
+    "public",
+    "readonly",
+    "static",
+    "unsafe",
+    "virtual",
+];
+
+/// Words that a definition begins with.
+const DEFINES: &[&str] = &[
+    "class",
+    "def",
+    "enum",
+    "fn",
+    "func",
+    "function",
+    "impl",
+    "interface",
+    "macro_rules!",
+    "mod",
+    "module",
+    "namespace",
+    "record",
+    "struct",
+    "trait",
+    "type",
+    "union",
+];
+
+/// Words that one at the top begins with as well.
+const DEFINES_AT_THE_TOP: &[&str] = &["const", "let", "var", "static", "export", "module.exports"];
+
+/// What a line about the next one begins with.
+const ABOUT_THE_NEXT: &[&str] = &["//", "#[", "@", "/*", "* ", "*/"];
+
+/// The lines that begin a definition, with the comments and attributes above it; `None`
+/// where the language is not known.
 pub(crate) fn begins(path: &str, text: &str) -> Option<Vec<Begin>> {
     if text.len() > LARGEST {
         return None;
     }
-    let mut parser = Parser::new();
-    parser.set_language(&language(path)?).ok()?;
-    let mut left = REPORTS_AT_LEAST + text.len() / REPORTS_PER_BYTES;
-    let mut report = |_: &tree_sitter::ParseState| {
-        left = left.saturating_sub(1);
-        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let bytes = text.as_bytes();
-    let mut read = |at: usize, _| bytes.get(at..).unwrap_or_default();
-    let options = ParseOptions::new().progress_callback(&mut report);
-    let tree = parser.parse_with_options(&mut read, None, Some(options))?;
+    let marks = comments(path)?;
     let mut found = Vec::new();
-    look_into(tree.root_node(), 0, &mut found);
+    // The first line of the comments and attributes that belong to what follows.
+    let mut above: Option<usize> = None;
+    for (number, line) in text.lines().enumerate() {
+        let words = line.trim_start();
+        let depth = depth(line);
+        if words.is_empty() {
+            above = None;
+        } else if marks.iter().any(|mark| words.starts_with(mark)) {
+            above = above.or(Some(number));
+        } else {
+            if defines(words, depth) {
+                found.push(Begin { line: above.unwrap_or(number), depth });
+            }
+            above = None;
+        }
+    }
     Some(found)
 }
 
-fn language(path: &str) -> Option<Language> {
+/// What lines about the next one begin with in the language of a file.
+fn comments(path: &str) -> Option<Vec<&'static str>> {
     let name = path.rsplit('/').next().unwrap_or(path);
     let (_, ending) = name.rsplit_once('.')?;
-    Some(match ending.to_ascii_lowercase().as_str() {
-        "rs" => tree_sitter_rust::LANGUAGE.into(),
-        "py" | "pyi" => tree_sitter_python::LANGUAGE.into(),
-        "js" | "jsx" | "mjs" | "cjs" => tree_sitter_javascript::LANGUAGE.into(),
-        "ts" | "mts" | "cts" => tree_sitter_typescript::LANGUAGE_TYPESCRIPT.into(),
-        "tsx" => tree_sitter_typescript::LANGUAGE_TSX.into(),
-        _ => return None,
-    })
-}
-
-/// What a definition is called differs between grammars; that it has several lines
-/// does not.
-fn look_into(node: Node<'_>, depth: usize, found: &mut Vec<Begin>) {
-    let mut cursor = node.walk();
-    // The first line of the comments and attributes that belong to what follows.
-    let mut above: Option<(usize, usize)> = None;
-    for child in node.named_children(&mut cursor) {
-        let (first, last) = (child.start_position().row, child.end_position().row);
-        let joined = above.filter(|(_, end)| end + 1 >= first);
-        if is_about_the_next(child.kind()) {
-            above = Some((joined.map_or(first, |(begin, _)| begin), last_line(child)));
-            continue;
-        }
-        above = None;
-        if last > first {
-            found.push(Begin { line: joined.map_or(first, |(begin, _)| begin), depth });
-        }
-        if last - first >= LARGE && depth < DEPTH {
-            look_into_body(child, depth + 1, found);
-        }
+    let hash = matches!(ending, "py" | "pyi" | "rb");
+    let known = matches!(
+        ending,
+        "rs" | "js"
+            | "jsx"
+            | "mjs"
+            | "cjs"
+            | "ts"
+            | "mts"
+            | "cts"
+            | "tsx"
+            | "go"
+            | "java"
+            | "kt"
+            | "c"
+            | "h"
+            | "cc"
+            | "cpp"
+            | "hpp"
+            | "cs"
+            | "swift"
+            | "php"
+            | "scala"
+    );
+    match (hash, known) {
+        (true, _) => Some(vec!["#", "@"]),
+        (_, true) => Some(ABOUT_THE_NEXT.to_vec()),
+        _ => None,
     }
 }
 
-/// A body is a node of its own, which is no definition.
-fn look_into_body(node: Node<'_>, depth: usize, found: &mut Vec<Begin>) {
-    let mut cursor = node.walk();
-    let rows = |node: &Node<'_>| node.end_position().row - node.start_position().row;
-    let body = node.named_children(&mut cursor).max_by_key(rows);
-    match body {
-        Some(body) if rows(&body) >= LARGE => look_into(body, depth, found),
-        _ => {}
+/// How deep a line is indented, by tabs or fours of spaces.
+fn depth(line: &str) -> usize {
+    let indent = line.len() - line.trim_start().len();
+    if line.starts_with('\t') { indent } else { indent.div_ceil(4) }
+}
+
+fn defines(line: &str, depth: usize) -> bool {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '(' | '<' | '{' | '*');
+    let mut words = line.split(is_end).filter(|word| !word.is_empty());
+    let first = words.next().unwrap_or_default();
+    if depth == 0 && DEFINES_AT_THE_TOP.contains(&first) {
+        return true;
     }
-}
-
-/// A comment to the end of its line may count the line break as its own.
-fn last_line(node: Node<'_>) -> usize {
-    let end = node.end_position();
-    if end.column == 0 { end.row.saturating_sub(1) } else { end.row }
-}
-
-fn is_about_the_next(kind: &str) -> bool {
-    kind.contains("comment") || kind == "attribute_item" || kind == "decorator"
+    let mut word = first;
+    for _ in 0..4 {
+        if DEFINES.contains(&word) {
+            return true;
+        }
+        // `pub(crate) fn`: what stands in brackets is not a word of its own.
+        if !BEFORE.contains(&word) && !word.ends_with(')') {
+            return false;
+        }
+        word = words.next().unwrap_or_default();
+    }
+    false
 }

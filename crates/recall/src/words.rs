@@ -187,6 +187,10 @@ fn each_of_run(run: &str, found: &mut impl FnMut(Form, &str)) {
     if run.is_empty() {
         return;
     }
+    // Most of all words, and nothing to do with them.
+    if run.len() <= LONGEST_WORD && run.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return each_of_part(run, Place::Alone, found);
+    }
     if run.contains('/') {
         if run.len() <= LONGEST_NAME {
             found(Form::Name, &run.to_lowercase());
@@ -266,8 +270,13 @@ fn each_of_part(part: &str, place: Place, found: &mut impl FnMut(Form, &str)) {
             Place::Alone => part.len() > 1 || part.bytes().all(|byte| byte.is_ascii_digit()),
             Place::Within => part.len() > 1,
         };
-        if says_something {
-            found(Form::Word, &head(part, LONGEST_WORD).to_ascii_lowercase());
+        let part = head(part, LONGEST_WORD);
+        match says_something {
+            true if part.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+                found(Form::Word, &part.to_ascii_lowercase());
+            }
+            true => found(Form::Word, part),
+            false => {}
         }
         return;
     }

@@ -1,3 +1,5 @@
+//! Words of texts and of questions, by example and by property.
+
 use proptest::prelude::*;
 
 use super::*;

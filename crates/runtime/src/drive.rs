@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_engine::{Effect, Input, step};
+use cofferdam_engine::{DIGEST, Effect, Input, step};
 use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_store::OrderId;
 use cofferdam_tools::Tools;
-use cofferdam_types::{Event, RequestId, Role, Timestamp};
+use cofferdam_types::{Event, RequestId, Role, Timestamp, Tokens};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -326,18 +326,36 @@ impl Drive {
                 None => self.unheard.push_back(no_sandbox()),
             },
             Effect::AskModel { request, thread, role, max_output } => {
-                let question = work::question(&self.driver, thread, role, max_output);
+                let (question, piece) = work::question(&self.driver, thread, role, max_output);
+                let memory = Arc::clone(&self.memory);
                 let model = self.driver.models.of(role);
                 let notices = self.driver.notices.clone();
                 let meter = Meter::default();
                 self.asked.insert(request, (role, meter.clone()));
                 let span = spans::turn(model.name(), max_output);
                 let asking = async move {
-                    let input = ask(model, question, (request, thread), meter, notices).await;
+                    let question = match piece {
+                        Some(piece) => work::with_piece(&memory, question, piece).await,
+                        None => Ok(question),
+                    };
+                    let input = match question {
+                        Ok(question) => {
+                            ask(model, question, (request, thread), meter, notices).await
+                        }
+                        Err(failure) => {
+                            Input::ModelFailed { request, failure, tokens: Tokens::default() }
+                        }
+                    };
                     spans::answered(&Span::current(), &input);
                     Done::Heard(input)
                 };
                 self.work.spawn(asking.instrument(span));
+            }
+            Effect::RunTool { call, tool, .. } if tool.name == DIGEST => {
+                // Half of what its reader can take in, at the usual four bytes a token.
+                let piece = self.driver.settings.summariser.window * 2;
+                let (memory, sandbox) = (Arc::clone(&self.memory), self.sandbox.clone());
+                self.work.spawn(work::load(memory, sandbox, call, tool, piece));
             }
             Effect::RunTool { call, tool, .. } if tool.name == memory::NAME => {
                 self.recall(call, tool);

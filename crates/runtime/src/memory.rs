@@ -7,6 +7,7 @@
 
 mod answer;
 mod ask;
+mod digest;
 mod moment;
 mod original;
 mod seek;
@@ -323,3 +324,7 @@ impl Memory {
 pub(crate) fn make_private(path: &std::path::Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

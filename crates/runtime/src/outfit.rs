@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_engine::{RoleSettings, Settings, coder_specs, orchestrator_specs};
+use cofferdam_engine::{RoleSettings, Settings, coder_specs, digest_spec, orchestrator_specs};
 use cofferdam_model::{Family, PriceTable};
 use cofferdam_tools::Editing;
 use cofferdam_types::{JobSpec, ModelName, ToolSpec};
@@ -40,6 +40,7 @@ pub fn engine_settings(outfit: Outfit<'_>, spec: &JobSpec) -> Settings {
             tools: cofferdam_tools::specs(editing)
                 .into_iter()
                 .chain(outfit.recalls.then(memory::spec))
+                .chain(outfit.recalls.then(digest_spec))
                 .chain(own)
                 .collect(),
             price: outfit.prices.price(name),

@@ -9,7 +9,8 @@ use cofferdam_model::Request;
 use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Spec, Workspace};
 use cofferdam_tools::{Call, Tools, Watcher};
 use cofferdam_types::{
-    CallId, Place, Role, ThreadId, ToolCall, ToolOutput, ToolStatus, error_chain,
+    CallId, Content, FailureKind, Message, ModelFailure, Place, Role, ThreadId, ToolCall,
+    ToolOutput, ToolStatus, error_chain,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use crate::changes::{self, Changes};
 use crate::driver::{Driver, Notice, Origin, Seed};
 use crate::fail_point::fail_point;
+use crate::memory::Memory;
 use crate::place;
 use crate::spans;
 
@@ -25,6 +27,9 @@ pub(crate) const OPENING: Duration = Duration::from_secs(60);
 
 /// How long looking at the workspace may take.
 const PREPARING: Duration = Duration::from_secs(30);
+
+/// How long keeping something long apart may take.
+const LOADING: Duration = Duration::from_secs(60);
 
 /// How long any tool may take; those that run commands stop them earlier.
 const TOOL: Duration = Duration::from_secs(15 * 60);
@@ -108,16 +113,63 @@ pub(crate) async fn prepare(sandbox: Arc<Sandbox>, origin: Origin) -> Done {
     Done::Heard(Input::Prepared { instructions: gathered.instructions, skills: gathered.skills })
 }
 
-/// A question, complete.
-pub(crate) fn question(driver: &Driver, thread: ThreadId, role: Role, max_output: u32) -> Request {
+/// A question, and the piece of something long that is to go with it.
+pub(crate) fn question(
+    driver: &Driver,
+    thread: ThreadId,
+    role: Role,
+    max_output: u32,
+) -> (Request, Option<(String, u32)>) {
     let prompt = driver.run.prompt(&driver.settings, thread);
-    Request {
+    let request = Request {
         system: prompt.system,
         messages: prompt.messages.into_owned(),
         tools: driver.settings.role(role).tools.clone(),
         max_output,
         cache_key: format!("{}-{thread}", driver.run.spec().job),
+    };
+    (request, prompt.piece)
+}
+
+/// Puts a piece behind the last message of a question.
+pub(crate) async fn with_piece(
+    memory: &Memory,
+    mut question: Request,
+    (handle, index): (String, u32),
+) -> Result<Request, ModelFailure> {
+    let piece = memory.piece(&handle, index).await.map_err(|message| ModelFailure {
+        kind: FailureKind::Rejected,
+        message,
+        retry_after: None,
+    })?;
+    if let Some(Message::User { content }) = question.messages.last_mut() {
+        content.push(Content::text(piece));
     }
+    Ok(question)
+}
+
+/// Keeps something long apart, to be read piece by piece.
+pub(crate) async fn load(
+    memory: Arc<Memory>,
+    sandbox: Option<Arc<Sandbox>>,
+    call: CallId,
+    asked: ToolCall,
+    piece: u64,
+) -> Done {
+    let loading = async {
+        let arguments = asked.arguments.object().map_err(|error| error.to_string())?;
+        memory.load(sandbox.as_deref(), call, &arguments, piece).await
+    };
+    let loaded = timeout(LOADING, loading).await.unwrap_or_else(|_| {
+        Err(format!("it could not be read within {} seconds", LOADING.as_secs()))
+    });
+    Done::Heard(match loaded {
+        Ok(reading) => Input::Loaded { call, reading },
+        Err(reason) => {
+            let text = format!("digest: {reason}");
+            Input::ToolEnded { call, output: ToolOutput::text(ToolStatus::Failed, text) }
+        }
+    })
 }
 
 pub(crate) async fn run(

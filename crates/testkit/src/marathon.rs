@@ -21,9 +21,6 @@ pub use material::{code, prose};
 use material::generator;
 use sight::{Sight, Standing};
 
-/// Files that a step reads.
-const FILES: u32 = 2;
-
 /// A step that is a multiple of this updates the plan.
 const PLANNING: u32 = 10;
 
@@ -69,7 +66,9 @@ pub struct Record {
     pub most_bytes: u64,
     /// Tokens of all questions, and of those what had been in the question before.
     pub read: (u64, u64),
-    /// Questions whose beginning was another than that of the question before.
+    /// Questions that were refused because they were too long.
+    pub refused: usize,
+    /// Questions that did not begin with all of the question before.
     pub cuts: usize,
     /// The tags of all rules there were.
     pub tags: BTreeSet<String>,
@@ -88,8 +87,23 @@ pub struct Course {
     pub window: u64,
     /// Bytes of what the model writes in a step: half in words, half in a file.
     pub written: usize,
-    /// Lines of each file that a step reads; about a hundred bytes each.
+    /// Files that a step reads.
+    pub files: u32,
+    /// Lines of each of them; about a hundred bytes each.
     pub lines: u32,
+    /// Tokens of a thousand bytes.
+    pub density: u64,
+    /// What becomes of a question that is too long.
+    pub too_long: TooLong,
+}
+
+/// What becomes of a question that is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooLong {
+    /// It is wrong, and answered all the same.
+    Wrong,
+    /// It is refused, as providers do.
+    Refused,
 }
 
 impl Course {
@@ -97,8 +111,8 @@ impl Course {
     #[must_use]
     pub fn task(&self) -> String {
         format!(
-            "Carry out the steps 1 to {} in their order, each once. A step reads its files below \
-             data, writes its notes and appends one line to ledger.txt.\n{}\n{}",
+            "Carry out the steps 1 to {} in their order, each once. A step makes and reads its data, \
+             writes its notes and appends one line to ledger.txt.\n{}\n{}",
             self.steps,
             rule("amber-01"),
             rule("birch-02")
@@ -144,7 +158,8 @@ pub struct Marathon {
     course: Course,
     summaries: Box<dyn FnMut(usize) -> Summary + Send>,
     record: Arc<Mutex<Record>>,
-    before: Vec<u8>,
+    /// The messages of the question before.
+    before: Vec<(u64, u64)>,
 }
 
 impl std::fmt::Debug for Marathon {
@@ -180,11 +195,15 @@ impl Marathon {
         let sight = Sight::of(&question.body);
         let record = Arc::clone(&self.record);
         let mut record = look(&record);
-        let tokens = self.weigh(&mut record, question, &sight);
+        let Some(tokens) = self.weigh(&mut record, question, &sight) else {
+            record.refused += 1;
+            let error = json!({"type": "invalid_request_error", "message": "prompt is too long"});
+            return Turn::status(400, &[], json!({"type": "error", "error": error}).to_string());
+        };
         if sight.is_summary {
             record.summaries += 1;
             let how = (self.summaries)(record.summaries - 1);
-            return summary(how, &sight, tokens);
+            return self.summary(how, &sight, tokens);
         }
         record.questions += 1;
         check(&mut record, &sight);
@@ -192,15 +211,19 @@ impl Marathon {
             Some(calls) => ScriptedAnswer { calls, ..ScriptedAnswer::default() },
             None => self.next_step(&mut record, &sight),
         };
-        Turn::Answer(counted(answer, tokens))
+        Turn::Answer(self.counted(answer, tokens))
     }
 
-    /// Takes note of a question's size, and counts its tokens as a provider does.
-    fn weigh(&mut self, record: &mut Record, question: &Recorded, sight: &Sight) -> Tokens {
+    /// Takes note of a question's size, and counts its tokens as a provider does; `None` if
+    /// it is refused.
+    fn weigh(&mut self, record: &mut Record, question: &Recorded, sight: &Sight) -> Option<Tokens> {
         let bytes = question.bytes.len() as u64;
-        let tokens = counted_tokens(sight.bytes);
+        let tokens = self.tokens(sight.bytes);
         let answer = question.body.get("max_tokens").and_then(Value::as_u64).unwrap_or(0);
         let all = tokens + answer;
+        if all > self.course.window && self.course.too_long == TooLong::Refused {
+            return None;
+        }
         record.most_tokens = record.most_tokens.max(all);
         record.most_bytes = record.most_bytes.max(bytes);
         if all > self.course.window || bytes / 4 > self.course.window {
@@ -210,18 +233,19 @@ impl Marathon {
             ));
         }
         if sight.is_summary {
-            return Tokens { input: tokens, ..Tokens::default() };
+            return Some(Tokens { input: tokens, ..Tokens::default() });
         }
-        let same = question.bytes.iter().zip(&self.before).take_while(|(now, then)| now == then);
-        let same = same.count() as u64;
-        // What follows a conversation ends it differently than what it becomes a part of.
-        let goes_on = same + 200 >= self.before.len() as u64;
-        record.cuts += usize::from(!goes_on && !self.before.is_empty());
-        self.before.clone_from(&question.bytes);
-        let cached = (tokens * same).checked_div(bytes).unwrap_or(0);
+        let pairs = sight.messages.iter().zip(&self.before);
+        let same = pairs.take_while(|(now, then)| now == then).count();
+        record.cuts += usize::from(same < self.before.len());
+        let common = sight.messages.iter().take(same).map(|(_, bytes)| bytes).sum::<u64>();
+        // Instructions and tools never change, but nobody has read them before the first.
+        let preface = if self.before.is_empty() { 0 } else { sight.preface };
+        let cached = self.tokens(preface + common);
+        self.before.clone_from(&sight.messages);
         record.read.0 += tokens;
         record.read.1 += cached;
-        Tokens { input: 0, cache_read: cached, cache_write: tokens - cached, output: 0 }
+        Some(Tokens { input: 0, cache_read: cached, cache_write: tokens - cached, output: 0 })
     }
 
     /// Where it is not known whether a step was done, that is looked at first.
@@ -235,7 +259,7 @@ impl Marathon {
     }
 
     fn next_step(&self, record: &mut Record, sight: &Sight) -> ScriptedAnswer {
-        let Course { steps, written, lines, .. } = self.course;
+        let Course { steps, written, files, lines, .. } = self.course;
         let open = (0..=steps).find(|step| sight.step(*step) != Standing::Done);
         let Some(step) = open else {
             let text = format!("All {steps} steps are done.");
@@ -248,18 +272,18 @@ impl Marathon {
         let tags: Vec<String> = sight.tags.iter().map(|tag| format!(" [{tag}]")).collect();
         let line = format!("printf 'step {step:04}{}\\n' >> ledger.txt", tags.concat());
         if step == 0 {
-            let content = generator(steps * FILES, lines);
-            call("write_file", json!({"path": "make_data.sh", "content": content}));
-            call("bash", json!({"command": format!("{line} && sh make_data.sh")}));
+            call("write_file", json!({"path": "make_data.sh", "content": generator(lines)}));
+            call("write_file", json!({"path": ".gitignore", "content": "data/\n"}));
+            call("bash", json!({ "command": line }));
             return ScriptedAnswer { calls, ..ScriptedAnswer::default() };
         }
-        let files = (step - 1) * FILES + 1..=step * FILES;
-        for file in files.clone() {
+        let (first, last) = ((step - 1) * files + 1, step * files);
+        call("bash", json!({"command": format!("sh make_data.sh {first} {last}")}));
+        for file in first..=last {
             call("read_file", json!({"path": format!("data/{file:04}.log")}));
         }
-        let next = (step * FILES + 1).min(steps * FILES);
-        call("bash", json!({"command": format!("head -c 11000 data/{next:04}.log")}));
-        if let Some(file) = to_recall(step)
+        call("bash", json!({"command": format!("tail -c 11000 data/{last:04}.log")}));
+        if let Some(file) = to_recall(step, files)
             && sight.has_recall
         {
             record.recalled.entry(file).or_insert(false);
@@ -271,9 +295,43 @@ impl Marathon {
         let notes = format!("notes/{step:04}.rs");
         call("write_file", json!({"path": notes, "content": code(step, written / 2)}));
         // What was read is gone then: only the log still has it.
-        let gone: Vec<String> = files.map(|file| format!("data/{file:04}.log")).collect();
-        call("bash", json!({"command": format!("{line} && rm -f {}", gone.join(" "))}));
+        call("bash", json!({"command": format!("{line} && rm -r data")}));
         ScriptedAnswer { text: prose(step, written / 2), calls, ..ScriptedAnswer::default() }
+    }
+
+    /// An answer with what its provider counts.
+    fn counted(&self, mut answer: ScriptedAnswer, read: Tokens) -> ScriptedAnswer {
+        let arguments: usize = answer.calls.iter().map(|(_, value)| value.to_string().len()).sum();
+        let output = self.tokens((answer.text.len() + arguments) as u64);
+        answer.usage = Tokens { output, ..read };
+        answer
+    }
+
+    fn tokens(&self, bytes: u64) -> u64 {
+        bytes * self.course.density / 1000
+    }
+
+    fn summary(&self, how: Summary, sight: &Sight, tokens: Tokens) -> Turn {
+        let mut text = String::from(
+            "Some more of the work was done in the order that was asked for, without any trouble \
+             worth telling. ",
+        );
+        for name in &sight.names {
+            text.push_str(&format!("{name} was written. "));
+        }
+        let answer = |text: &str| {
+            let answer = ScriptedAnswer { text: text.to_owned(), ..ScriptedAnswer::default() };
+            Turn::Answer(self.counted(answer, tokens))
+        };
+        match how {
+            Summary::Good => answer(&text),
+            Summary::Status(status) => Turn::status(status, &[], "broken"),
+            Summary::Stall => answer(&text).but(Fault::StallHeaders),
+            Summary::Nonsense => answer(&"}{ ;; ]] ".repeat(30)),
+            Summary::TooLong => answer(&text.repeat(4_000)),
+            Summary::Empty => answer("x").but(Fault::Empty),
+            Summary::Cut => answer(&text).but(Fault::OutputLimit),
+        }
     }
 }
 
@@ -299,8 +357,8 @@ fn check(record: &mut Record, sight: &Sight) {
 }
 
 /// What a step asks for that was read before: now early, now late.
-fn to_recall(step: u32) -> Option<u32> {
-    let last = step.checked_sub(FORGOTTEN).filter(|last| *last > 0)? * FILES;
+fn to_recall(step: u32, files: u32) -> Option<u32> {
+    let last = step.checked_sub(FORGOTTEN).filter(|last| *last > 0)? * files;
     Some(step * 37 % last + 1)
 }
 
@@ -320,38 +378,56 @@ fn plan(step: u32, steps: u32) -> Value {
     json!({"steps": parts, "decisions": decided.into_iter().collect::<Vec<String>>()})
 }
 
-/// An answer with what its provider counts.
-fn counted(mut answer: ScriptedAnswer, read: Tokens) -> ScriptedAnswer {
-    let arguments: usize = answer.calls.iter().map(|(_, value)| value.to_string().len()).sum();
-    let output = counted_tokens((answer.text.len() + arguments) as u64);
-    answer.usage = Tokens { output, ..read };
-    answer
-}
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
 
-/// A token is three and a half bytes here.
-fn counted_tokens(bytes: u64) -> u64 {
-    bytes * 2 / 7
-}
+    use super::*;
+    use crate::script::Dialect;
 
-fn summary(how: Summary, sight: &Sight, tokens: Tokens) -> Turn {
-    let mut text = String::from(
-        "Some more of the work was done in the order that was asked for, without any trouble \
-         worth telling. ",
-    );
-    for name in &sight.names {
-        text.push_str(&format!("{name} was written. "));
-    }
-    let answer = |text: &str| {
-        let text = text.to_owned();
-        Turn::Answer(counted(ScriptedAnswer { text, ..ScriptedAnswer::default() }, tokens))
+    const COURSE: Course = Course {
+        steps: 3,
+        window: 2_000,
+        written: 100,
+        files: 1,
+        lines: 9,
+        density: 250,
+        too_long: TooLong::Wrong,
     };
-    match how {
-        Summary::Good => answer(&text),
-        Summary::Status(status) => Turn::status(status, &[], "broken"),
-        Summary::Stall => answer(&text).but(Fault::StallHeaders),
-        Summary::Nonsense => answer(&"}{ ;; ]] ".repeat(30)),
-        Summary::TooLong => answer(&text.repeat(4_000)),
-        Summary::Empty => answer("x").but(Fault::Empty),
-        Summary::Cut => answer(&text).but(Fault::OutputLimit),
+
+    fn question(told: &str) -> Recorded {
+        let message = json!({"role": "user", "content": told});
+        let body = json!({"system": "You are", "messages": [message], "max_tokens": 100});
+        Recorded {
+            dialect: Dialect::Messages,
+            path: String::new(),
+            headers: Vec::new(),
+            bytes: body.to_string().into_bytes(),
+            body,
+            at: Instant::now(),
+            connection: 0,
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_forgotten_is_noticed_and_so_is_a_step() {
+        let (mut marathon, record) = Marathon::new(COURSE, |_| Summary::Good);
+        marathon.answer(&question(&rule("x-1")));
+        assert_eq!(look(&record).violations, [""; 0]);
+        marathon.answer(&question("nothing is known of any rule"));
+        assert_eq!(look(&record).violations, ["question 2: the rules [\"x-1\"] are missing"]);
+        assert_eq!(look(&record).ordered[&0], 2);
+    }
+
+    #[test]
+    fn a_question_that_is_too_long_is_noticed_or_refused() {
+        let long = question(&"word ".repeat(1_600));
+        let (mut marathon, record) = Marathon::new(COURSE, |_| Summary::Good);
+        marathon.answer(&long);
+        assert_eq!(look(&record).violations.len(), 1);
+        let course = Course { too_long: TooLong::Refused, ..COURSE };
+        let (mut marathon, record) = Marathon::new(course, |_| Summary::Good);
+        assert!(matches!(marathon.answer(&long), Turn::Faulty(Fault::Status(400, ..), _)));
+        assert_eq!((look(&record).refused, look(&record).questions), (1, 0));
     }
 }

@@ -92,10 +92,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
             let words = cut(&tame_line(words), RECALLED);
             vec![note().own(Tone::Faint, format!("looking back for: {words}"))]
         }
-        Event::Offered { text, .. } if text.is_empty() => {
-            vec![note().own(Tone::Faint, "nothing that was let go seems to be needed now")]
-        }
-        Event::Offered { text, .. } => {
+        Event::Offered { text, .. } if !text.is_empty() => {
             let found = size(text.len() as u64);
             vec![note().own(
                 Tone::Faint,
@@ -128,6 +125,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         | Event::ToolStarted { .. }
         | Event::ToolEnded { .. }
         | Event::Planned { .. }
+        | Event::Offered { .. }
         | Event::Ending { .. } => Vec::new(),
     }
 }

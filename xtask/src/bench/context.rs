@@ -52,7 +52,8 @@ pub(super) struct Scale {
     pub(super) needles: usize,
 }
 
-const FULL: Scale = Scale { prompt: 1_000, recall: 3_000, memory: [300, 1_000, 3_000], needles: 480 };
+const FULL: Scale =
+    Scale { prompt: 1_000, recall: 3_000, memory: [300, 1_000, 3_000], needles: 480 };
 
 const QUICK: Scale = Scale { prompt: 200, recall: 200, memory: [50, 100, 200], needles: 48 };
 

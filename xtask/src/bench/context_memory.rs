@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use cofferdam_testkit::ScriptedServer;
-use cofferdam_testkit::marathon::{Course, Marathon, Summary, look, said};
+use cofferdam_testkit::marathon::{Course, Marathon, Summary, TooLong, look, said};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -89,7 +89,15 @@ fn job(tokens: u64, binary: &Path, directory: &Path, runtime: &Runtime) -> anyho
     let (home, workspace) = (directory.join("home"), directory.join("work"));
     fs::create_dir_all(&workspace)?;
     let steps = u32::try_from((tokens * BYTES_A_TOKEN).div_ceil(STEP))?;
-    let course = Course { steps, window: WINDOW, written: 32_000, lines: 420 };
+    let course = Course {
+        steps,
+        window: WINDOW,
+        written: 32_000,
+        files: 2,
+        lines: 420,
+        density: 285,
+        too_long: TooLong::Wrong,
+    };
     let (mut marathon, record) = Marathon::new(course, |_| Summary::Good);
     let script = move |request: &_, _| marathon.answer(request);
     let server = runtime.block_on(ScriptedServer::with(script))?;

@@ -115,7 +115,11 @@ fn warm(history: &mut History) -> anyhow::Result<Warm> {
             |effect| matches!(effect, Effect::AskModel { role, .. } if *role == Role::Summariser),
         );
         history.take(step);
-        if cut || summary { cutting.push(taken) } else { plain.push(taken) }
+        if cut || summary {
+            cutting.push(taken)
+        } else {
+            plain.push(taken)
+        }
         anyhow::ensure!(!history.open().is_empty(), "the job has come to an end");
     }
     Ok(Warm { plain: Samples::of(plain), cutting: Samples::of(cutting) })
@@ -127,10 +131,8 @@ fn cuts(records: &[Record]) -> usize {
 
 /// What an event costs when it comes: in the log, in the state, in the index.
 fn append(history: &History, directory: &Path) -> anyhow::Result<Table> {
-    let mut table = Table::new(
-        "2. One more event",
-        &["", "median µs", "p95 µs", "longest µs", "samples"],
-    );
+    let mut table =
+        Table::new("2. One more event", &["", "median µs", "p95 µs", "longest µs", "samples"]);
     let is_long = |record: &&Record| matches!(record.event, Event::ToolEnded { .. });
     let events: Vec<&Record> =
         history.records.iter().rev().filter(is_long).take(APPENDED).collect();

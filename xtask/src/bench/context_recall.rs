@@ -53,7 +53,9 @@ pub(super) async fn measure(
     let index = SqliteIndex::open(&path).await?;
     let begun = Instant::now();
     for part in documents.chunks(PORTION) {
-        let Some(Source::Event { seq, .. }) = part.last().map(|last| &last.source) else { continue };
+        let Some(Source::Event { seq, .. }) = part.last().map(|last| &last.source) else {
+            continue;
+        };
         // The rest of an event that was cut in two comes again, and is not added twice.
         index.add(seq.saturating_sub(1), part.to_vec()).await?;
     }

@@ -5,24 +5,37 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use cofferdam_testkit::Dialect;
-use cofferdam_testkit::marathon::{Course, Marathon, Record, Summary, look, said};
+use cofferdam_testkit::marathon::{Course, Marathon, Record, Summary, TooLong, look, said};
 use serde_json::Value;
 
 use crate::agent::{Agent, of_kind};
 use crate::invocation::{Invocation, Ran, Running};
 
 /// Longer than the longest job here takes, also where everything is slow.
-const PATIENCE: Duration = Duration::from_secs(400);
+const PATIENCE: Duration = Duration::from_secs(500);
 
-/// A model that takes so much, and one that takes a little.
-pub(crate) const LARGE: u64 = 200_000;
-pub(crate) const SMALL: u64 = 32_000;
+/// Three million tokens of answers and outputs in a large window.
+pub(crate) const MARATHON: Course = Course {
+    steps: 96,
+    window: 200_000,
+    written: 32_000,
+    files: 2,
+    lines: 420,
+    density: 285,
+    too_long: TooLong::Wrong,
+};
 
-/// A long job: its model and a directory to work in.
+/// Less, in a small window.
+pub(crate) const SPRINT: Course =
+    Course { steps: 12, window: 32_000, written: 8_000, lines: 100, ..MARATHON };
+
+/// So many bytes they are at least.
+pub(crate) const MARATHON_BYTES: u64 = 12_000_000;
+
+/// A long job: its model with a directory to work in, and what the model sees.
 pub(crate) struct Long {
     pub(crate) agent: Agent,
-    pub(crate) course: Course,
-    record: Arc<Mutex<Record>>,
+    pub(crate) seen: Seen,
 }
 
 impl Long {
@@ -38,29 +51,35 @@ impl Long {
     ) -> Self {
         let (mut marathon, record) = Marathon::new(course, summaries);
         let agent = Agent::with(Dialect::Messages, move |request, _| marathon.answer(request));
-        Self { agent, course, record }
+        Self { agent, seen: Seen { course, record } }
     }
 
-    /// What happened so far.
-    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
-        look(&self.record)
-    }
-
-    /// A command with what it takes to use the model and its window.
-    pub(crate) fn invoke(&self, verb: &str, words: &[&str]) -> Invocation {
-        let window = self.course.window.to_string();
-        drop(window);
-        self.agent.invoke(verb, words).env("MODEL", "anthropic/claude-marathon")
+    fn run(&self, words: &[&str]) -> Invocation {
+        let window = self.seen.course.window.to_string();
+        self.agent.run(&["--json", "--context-window", &window]).words(words)
     }
 
     /// `cofferdam run` of the task.
     pub(crate) fn start(&self) -> Running {
-        self.invoke("run", &["--json", "--max-turns", "5000", &self.course.task()]).spawn()
+        self.run(&["--max-turns", "5000", &self.seen.course.task()]).spawn()
     }
 
     /// `cofferdam run --last`, with something to say.
     pub(crate) fn resume(&self, words: &str) -> Running {
-        self.invoke("run", &["--json", "--last", words]).spawn()
+        self.run(&["--last", words]).spawn()
+    }
+}
+
+/// What the model of a long job sees.
+pub(crate) struct Seen {
+    course: Course,
+    record: Arc<Mutex<Record>>,
+}
+
+impl Seen {
+    /// What happened so far.
+    pub(crate) fn record(&self) -> MutexGuard<'_, Record> {
+        look(&self.record)
     }
 
     /// Waits until something is so of what happened.
@@ -69,7 +88,8 @@ impl Long {
     }
 
     /// Nothing was wrong with any question, and each step was done once, in its order,
-    /// with the tags of all rules that it knew; the last line has all there are.
+    /// with the tags of all rules that were known; the last line has all there are.
+    #[track_caller]
     pub(crate) fn went_well(&self, ledger: &str) {
         let record = self.record();
         assert_eq!(record.violations, [""; 0]);
@@ -85,6 +105,7 @@ impl Long {
     }
 
     /// What was asked for again has come, each time.
+    #[track_caller]
     pub(crate) fn recalled_all(&self) {
         let record = self.record();
         let missing: Vec<_> = record.recalled.iter().filter(|(_, came)| !**came).collect();

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, bash, of_kind, records};
+use crate::eventually;
 use crate::server_lab::Served;
 
 /// Rounds that read something long: more than the window has room for.
@@ -99,7 +100,7 @@ fn what_the_model_of_a_job_sees_is_shown_by_part_and_cut() {
 fn a_job_is_looked_at_while_it_runs() {
     let agent = Agent::new(Dialect::Messages, [bash("sleep 600")]);
     let running = agent.run(&["--json", "wait"]).spawn();
-    running.until_it_says("tool_started");
+    eventually("a call", || running.so_far().contains("tool_started"));
     let told = agent.invoke("context", &["--last"]).run().expect_code(0).text();
     assert!(told.contains("recent messages") && told.contains("sleep 600"), "{told}");
     assert!(told.contains("nothing was cut"), "{told}");

@@ -11,8 +11,12 @@ mod served;
 mod terminal;
 
 mod bytes;
+mod context_killed;
 mod context_long;
+mod context_served;
 mod context_shown;
+mod context_sizes;
+mod context_summaries;
 mod doctor;
 mod environment;
 mod exec;

@@ -108,8 +108,9 @@ fn an_interrupt_keeps_everything_and_the_job_can_go_on() {
     let agent = Agent::new(Dialect::Messages, [first, bash("echo whole >> work")]);
     let running = agent.run(&["--json", "work"]).spawn();
     eventually("the command", || running.so_far().contains("tool_started"));
-    // The command itself, not only its announcement.
-    eventually("its process", || !crate::processes::with_argument(&span).is_empty());
+    // The command itself, not only its announcement, nor the shell that is yet to write.
+    let sleeping = format!("\0{span}");
+    eventually("its process", || !crate::processes::with_argument(&sleeping).is_empty());
     running.signal(Signal::INT);
     let ran = running.wait().expect_code(130);
     assert_eq!(ending(&ran), json!({"how": "cancelled", "by": "user"}));

@@ -44,6 +44,8 @@ impl Served {
             .cofferdam(["serve", "--listen", "127.0.0.1:0", "--grace", "1s", "--linger", "10s"])
             .env("HOME", agent.home.beside("user"))
             .env("MODEL", "anthropic/scripted")
+            // So nothing may be cut from that.
+            .env("CONTEXT_WINDOW", "10000000")
             .env("ANTHROPIC_BASE_URL", agent.base_url())
             .env("ANTHROPIC_API_KEY", "key-of-the-test")
             .spawn();

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The tool's name.
-pub(crate) const DIGEST: &str = "digest";
+pub const DIGEST: &str = "digest";
 
 /// What there is where long inputs can be read.
 #[must_use]

@@ -4,6 +4,7 @@
 mod budget;
 mod calls;
 mod checks;
+mod cuts;
 mod digest;
 mod faults;
 mod properties;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cofferdam_engine::{Effect, Input, Run};
 use cofferdam_types::{
-    Answer, Budget, CallId, Cancel, Event, FailureKind, Message, ModelFailure, RequestId,
-    StopReason, Tokens, ToolOutput, ToolStatus, Usd,
+    Answer, Budget, CallId, Cancel, Event, FailureKind, Message, ModelFailure, RequestId, Role,
+    StopReason, ThreadId, Tokens, ToolOutput, ToolStatus, Usd,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -77,7 +77,8 @@ fn answer(how: u8) -> Answer {
 
 fn output(how: u8) -> ToolOutput {
     let status = [ToolStatus::Done, ToolStatus::Failed, ToolStatus::Unknown][usize::from(how % 3)];
-    ToolOutput::text(status, format!("output {}", how % 5))
+    let times = if how.is_multiple_of(4) { 200 } else { 1 };
+    ToolOutput::text(status, format!("output {}\n", how % 5).repeat(times))
 }
 
 fn failure(how: u8) -> ModelFailure {
@@ -86,9 +87,10 @@ fn failure(how: u8) -> ModelFailure {
         FailureKind::Interrupted,
         FailureKind::Stalled,
         FailureKind::Unauthorised,
+        FailureKind::TooLong,
     ];
     let retry_after = how.is_multiple_of(3).then(|| Duration::from_secs(u64::from(how)));
-    let kind = kinds[usize::from(how % 4)];
+    let kind = kinds[usize::from(how % 5)];
     ModelFailure { kind, message: "failed".to_owned(), retry_after }
 }
 
@@ -145,7 +147,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(checks: bool, timed: bool) -> Self {
+    fn new(checks: bool, timed: bool, narrow: bool) -> Self {
         let mut spec = spec();
         if checks {
             spec.checks = vec!["make test".to_owned()];
@@ -156,7 +158,14 @@ impl Watched {
             cost: Some(Usd::from_nanos(1 << 40)),
             time: timed.then_some(Duration::from_secs(3600)),
         };
-        let world = World::created(spec);
+        let mut world = World::created(spec);
+        if narrow {
+            // Little more than what stands before every conversation: cuts all the time.
+            world.settings.orchestrator.window = 5_000;
+            world.settings.coder.window = 5_000;
+            world.settings.summariser.window = 5_000;
+            world.settings.recalls = true;
+        }
         let mut watched = Self { world, cancelled: false, ended: false, started: HashSet::new() };
         watched.take_up(false);
         watched
@@ -191,11 +200,22 @@ impl Watched {
             let rests = self.world.run.paused() && *effect != Effect::Prepare;
             assert!(!(rests && effect.starts_work()), "while it rests came {effect:?}");
             assert!(!(self.cancelled && effect.starts_work()), "after a cancel came {effect:?}");
-            if let Effect::AskModel { thread, .. } = effect {
+            if let Effect::AskModel { thread, max_output, role, .. } = effect {
+                self.fits(*thread, *role, *max_output);
                 well_formed(&self.world.run.prompt(&self.world.settings, *thread).messages);
             }
         }
         assert_eq!(Run::replay(&self.world.log).unwrap(), self.world.run);
+    }
+
+    /// A question and the longest answer to it are no more than its model can read.
+    fn fits(&self, thread: ThreadId, role: Role, max_output: u32) {
+        let settings = self.world.settings.role(role);
+        let prompt = self.world.run.prompt(&self.world.settings, thread);
+        let tools: usize = settings.tools.iter().map(|tool| tool.schema.to_string().len()).sum();
+        let bytes = tools + prompt.system.len() + format!("{:?}", prompt.messages).len();
+        let tokens = bytes as u64 / 5 + u64::from(max_output);
+        assert!(tokens <= settings.window, "{tokens} tokens for {role:?}");
     }
 
     fn meet(&mut self, fate: Fate) {
@@ -277,10 +297,11 @@ proptest! {
     fn a_run_keeps_its_promises_and_ends_once_whatever_comes(
         checks in any::<bool>(),
         timed in any::<bool>(),
+        narrow in any::<bool>(),
         fates in vec(fate(), 0..80),
         rest in vec(any::<u8>(), 400),
     ) {
-        let mut watched = Watched::new(checks, timed);
+        let mut watched = Watched::new(checks, timed, narrow);
         for fate in fates {
             watched.meet(fate);
         }

@@ -169,8 +169,8 @@ async fn common_words_neither_hide_nor_outweigh_rare_ones() {
     let text = |seq: u64| match seq {
         1234 => "common usual ordinary marmalade",
         2345 => "marmalade of another kind",
-        _ if seq.is_multiple_of(4) => "common ordinary things",
-        _ if seq % 4 == 1 => "common usual things",
+        _ if seq.is_multiple_of(8) => "common ordinary things",
+        _ if seq % 8 == 1 => "common usual things",
         _ => "common things",
     };
     let documents = (1..=4000).map(|seq| said(seq, text(seq))).collect();

@@ -43,9 +43,9 @@ async fn what_was_planted_is_found_again_far_more_often_than_by_plain_search() {
     let session = needles::session(11, 900, 150);
     let documents = documents(&session);
     let (mut plain, mut recent) = (Found::default(), Found::default());
-    let search = Plain::new(&documents);
+    let search = Plain::new(&documents).unwrap();
     for needle in &session.needles {
-        plain.count(needle.kind, needle.seq, &search.find(&needle.question, 10));
+        plain.count(needle.kind, needle.seq, &search.find(&needle.question, 10).unwrap());
         recent.count(needle.kind, needle.seq, &latest(&documents, 10));
     }
     let ours = ours(&session, documents).await;

@@ -3,5 +3,6 @@
 
 mod adoption;
 mod bill;
+mod digest;
 mod lab;
 mod recall;

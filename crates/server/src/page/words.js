@@ -232,9 +232,8 @@ class Story {
         return [line("faint", "·", `looking back for: ${cutTo(record.words.split("\n")[0], 200)}`)];
       case "offered":
         this.#goOn();
-        return [line("faint", "·", record.text
-          ? `${counted(record.text.length, "character")} that were let go may be needed: shown to the model again`
-          : "nothing that was let go seems to be needed now")];
+        return record.text ? [line("faint", "·",
+          `${counted(record.text.length, "character")} that were let go may be needed: shown to the model again`)] : [];
       case "noted": return [line("warning", "!", record.text)];
       case "paused":
         this.#resting = true;

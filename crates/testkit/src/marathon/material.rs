@@ -78,16 +78,16 @@ pub fn code(step: u32, bytes: usize) -> String {
     text
 }
 
-/// A shell script that makes the files to be read: so many, of so many lines, one of
-/// which hides something.
-pub(super) fn generator(files: u32, lines: u32) -> String {
+/// A shell script that makes the files to be read, from a number to another: of so many
+/// lines, one of which hides something.
+pub(super) fn generator(lines: u32) -> String {
     let words = |words: &[&str]| words.join(" ");
     format!(
         r#"set -e
-mkdir -p data notes
-awk -v files={files} -v lines={lines} 'BEGIN {{
+mkdir -p data
+awk -v first="$1" -v last="$2" -v lines={lines} 'BEGIN {{
     birds = split("{}", bird, " "); parts = split("{}", part, " "); verbs = split("{}", verb, " ");
-    for (file = 1; file <= files; file++) {{
+    for (file = first; file <= last; file++) {{
         name = sprintf("data/%04d.log", file); state = file * 7919;
         for (line = 1; line <= lines; line++) {{
             state = (state * 1103 + 12345) % 1000003;

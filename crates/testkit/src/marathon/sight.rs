@@ -1,6 +1,7 @@
 //! What a model can see in a question, and nothing else.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
@@ -21,6 +22,10 @@ pub(super) enum Standing {
 pub(super) struct Sight {
     pub(super) is_summary: bool,
     pub(super) has_recall: bool,
+    /// Bytes of instructions and tools.
+    pub(super) preface: u64,
+    /// What tells each message from others, and its bytes.
+    pub(super) messages: Vec<(u64, u64)>,
     /// Bytes of everything that a model reads.
     pub(super) bytes: u64,
     /// The tags of the rules.
@@ -45,9 +50,10 @@ impl Sight {
             sight.bytes += tool.to_string().len() as u64;
             sight.has_recall |= tool.get("name").and_then(Value::as_str) == Some("recall");
         }
-        let messages: Vec<&Value> = list(body.get("messages")).collect();
+        sight.preface = sight.bytes;
         let mut open: Vec<(&str, &str, &Value)> = Vec::new();
-        for message in &messages {
+        for message in list(body.get("messages")) {
+            let before = sight.bytes;
             let is_answer = message.get("role").and_then(Value::as_str) == Some("assistant");
             // Every call of the answer before must have found its result by now.
             if is_answer {
@@ -79,6 +85,9 @@ impl Sight {
                     _ => {}
                 }
             }
+            let mut hasher = DefaultHasher::new();
+            identify(message, &mut hasher);
+            sight.messages.push((hasher.finish(), sight.bytes - before));
         }
         sight.orphans.extend(open.into_iter().map(|(id, ..)| format!("the call {id}")));
         sight
@@ -140,6 +149,22 @@ impl Sight {
             }
             _ => {}
         }
+    }
+}
+
+/// Whatever makes a value what it is, but for marks that say where a cache may end: they
+/// move on with the conversation, and the provider reads past them.
+fn identify(value: &Value, hasher: &mut impl Hasher) {
+    match value {
+        Value::String(text) => text.hash(hasher),
+        Value::Array(values) => values.iter().for_each(|value| identify(value, hasher)),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter().filter(|(name, _)| *name != "cache_control") {
+                name.hash(hasher);
+                identify(value, hasher);
+            }
+        }
+        other => other.to_string().hash(hasher),
     }
 }
 
