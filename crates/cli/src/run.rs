@@ -34,7 +34,7 @@ use screen::{Manner, Screen};
 
 pub(crate) use history::{History, NotFound};
 pub use models::ModelMaker;
-pub(crate) use models::choose;
+pub(crate) use models::{choose, embedder};
 
 /// Notices that wait for the screen; then the job waits.
 const WAITING: usize = 256;
@@ -127,6 +127,7 @@ async fn attempt(
         return Err(usage(Problem::price(name)));
     }
     let models = models::make(&*product.models, &settings, &history, spec).map_err(usage)?;
+    let embedder = models::embedder(&*product.models, &settings).map_err(usage)?;
     let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
     let out = arguments.out.clone().or_else(|| spec.out.clone());
     if let Some(path) = &out {
@@ -174,6 +175,7 @@ async fn attempt(
         replant: false,
         directory,
         indexes: Arc::clone(&product.indexes),
+        embedder,
         delivery: out.map(|path| Box::new(ZipFile { path }) as Box<dyn Delivery>),
         opening: Opening { say, ..Opening::default() },
         door: Door::default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use cofferdam_config::{Flags, Settings, Sources, load};
+use cofferdam_runtime::Embed;
 use cofferdam_sandbox::Backend;
 use cofferdam_types::{ModelName, error_chain, parse_duration};
 use futures_util::future::BoxFuture;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::interruption::Signals;
 use crate::problem::Problem;
-use crate::run::choose;
+use crate::run::{choose, embedder};
 use crate::sandbox_options::SandboxOptions;
 use crate::{Product, streams};
 
@@ -116,6 +117,8 @@ pub struct ServeOrder {
     pub settings: Settings,
     /// The models of jobs that name none, if there are any.
     pub models: Option<(ModelName, ModelName)>,
+    /// Who says what texts mean, if anybody does.
+    pub embedder: Option<Arc<dyn Embed>>,
     /// Told when it is to stop.
     pub stop: CancellationToken,
 }
@@ -193,13 +196,15 @@ async fn attempt(product: &Product, arguments: ServeArguments) -> Result<ExitCod
     for warning in &settings.warnings {
         streams::tell(warning);
     }
+    let embedder = embedder(&*product.models, &settings).map_err(usage)?;
     let models = choose(&*product.models, &settings).await;
     if let Err(error) = &models {
         let cause = error_chain(error);
         streams::tell(&format!("jobs have to name their model: {cause}"));
     }
     let stop = CancellationToken::new();
-    let order = ServeOrder { arguments, data, settings, models: models.ok(), stop: stop.clone() };
+    let order =
+        ServeOrder { arguments, data, settings, models: models.ok(), embedder, stop: stop.clone() };
     let say = |line: &str| streams::print(format!("{line}\n").as_bytes());
     let serving = product.server.serve(order, &say);
     tokio::pin!(serving);

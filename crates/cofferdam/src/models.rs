@@ -6,8 +6,9 @@ use std::time::Duration;
 use cofferdam_cli::ModelMaker;
 use cofferdam_config::{EndpointSettings, LocalServer};
 use cofferdam_model::Model;
-use cofferdam_model_http::{Endpoint, HttpModel, list_models};
+use cofferdam_model_http::{Endpoint, HttpEmbedder, HttpModel, list_models};
 use cofferdam_model_script::{Demo, Replay};
+use cofferdam_recall::{Embed, RecallError};
 use cofferdam_types::{ModelName, Record};
 use futures_util::future::BoxFuture;
 
@@ -27,6 +28,16 @@ impl ModelMaker for Adapters {
         Ok(Arc::new(model.map_err(|error| error.to_string())?))
     }
 
+    fn embedder(&self, settings: EndpointSettings) -> Result<Arc<dyn Embed>, String> {
+        let endpoint = Endpoint {
+            key: settings.key,
+            idle_timeout: settings.idle_timeout,
+            ..Endpoint::new(settings.wire, settings.base_url.as_str())
+        };
+        let embedder = HttpEmbedder::new(settings.name.model().to_owned(), &endpoint);
+        Ok(Arc::new(Embedder(embedder.map_err(|error| error.to_string())?)))
+    }
+
     fn demo(&self) -> Arc<dyn Model> {
         Arc::new(Demo::new())
     }
@@ -43,6 +54,18 @@ impl ModelMaker for Adapters {
         Box::pin(async move {
             let endpoint = Endpoint::new(server.wire, server.base_url.as_str());
             list_models(&endpoint, within).await.ok()
+        })
+    }
+}
+
+/// Says what texts mean, as those who recall ask for it.
+struct Embedder(HttpEmbedder);
+
+impl Embed for Embedder {
+    fn embed(&self, texts: Vec<String>) -> BoxFuture<'_, Result<Vec<Vec<f32>>, RecallError>> {
+        Box::pin(async move {
+            let vectors = self.0.embed(&texts).await;
+            vectors.map_err(|failure| RecallError::Embedder(failure.to_string()))
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cofferdam_cli::{ModelMaker, engine, make_models};
 use cofferdam_config::{BUILT_IN_MODELS, Settings};
 use cofferdam_fleet::{Outfit, Wish, WishError};
-use cofferdam_runtime::{Indexes, Models, unpriced};
+use cofferdam_runtime::{Embed, Indexes, Models, unpriced};
 use cofferdam_sandbox::Backend;
 use cofferdam_types::{
     Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
@@ -26,6 +26,8 @@ pub(crate) struct Settled {
     pub(crate) settings: Settings,
     /// The models of jobs that name none.
     pub(crate) defaults: Option<(ModelName, ModelName)>,
+    /// Who says what texts mean, if anybody does.
+    pub(crate) embedder: Option<Arc<dyn Embed>>,
     pub(crate) backends: Vec<Arc<dyn Backend>>,
     pub(crate) home: PathBuf,
     /// Whether jobs may ask for any network.
@@ -208,6 +210,10 @@ impl Outfit for Settled {
 
     fn indexes(&self) -> Arc<dyn Indexes> {
         Arc::new(SqliteIndexes)
+    }
+
+    fn embedder(&self) -> Option<Arc<dyn Embed>> {
+        self.embedder.clone()
     }
 
     fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String> {

@@ -62,7 +62,7 @@ impl Servers {
         order: ServeOrder,
         say: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<(), ServeFailure> {
-        let ServeOrder { arguments, data, settings, models, stop } = order;
+        let ServeOrder { arguments, data, settings, models, embedder, stop } = order;
         let setup = server_setup(&arguments, &data);
         raise_open_files();
         let taken = Data::take(&data).map_err(|error| fleet_failure(&error))?;
@@ -73,6 +73,7 @@ impl Servers {
             maker: Arc::clone(&self.models),
             settings,
             defaults: models,
+            embedder,
             backends,
             home: data.clone(),
             open_network: arguments.allow_open_network,

@@ -55,7 +55,9 @@ pub fn check(
     let coder = pick(&wishes, "coder", own, &providers, &mut warnings)?;
     let wishes = summariser_wishes(&layers.flags, &variables, &user, &mut warnings)?;
     let summariser = pick(&wishes, "summariser", own, &providers, &mut warnings)?;
-    tell_of_used(&providers, [&model, &coder, &summariser], &mut warnings);
+    let wishes = embedder_wishes(&variables, &user, &mut warnings)?;
+    let embedder = pick(&wishes, "embedder", own, &providers, &mut warnings)?;
+    tell_of_used(&providers, [&model, &coder, &summariser, &embedder], &mut warnings);
 
     Ok(Settings {
         max_output: max_output(&variables, &project, &user, &mut warnings)?,
@@ -70,6 +72,7 @@ pub fn check(
         model,
         coder,
         summariser,
+        embedder,
         providers,
         warnings,
     })
@@ -222,6 +225,21 @@ fn summariser_wishes(
     Ok(layers.into_iter().flatten().collect())
 }
 
+/// So is who is sent parts of it to compare them.
+fn embedder_wishes(
+    variables: &Variables<'_>,
+    user: &UserFile,
+    warnings: &mut Vec<String>,
+) -> Result<Wishes, ConfigError> {
+    const NAME: &str = "COFFERDAM_EMBEDDER";
+    not_for_the_workspace(variables, NAME, warnings);
+    let layers = [
+        variables.user(NAME)?,
+        written(&user.model.embedder, Origin::UserFile("model.embedder".to_owned())),
+    ];
+    Ok(layers.into_iter().flatten().collect())
+}
+
 /// Says that a variable of `.env` does not count.
 fn not_for_the_workspace(variables: &Variables<'_>, name: &str, warnings: &mut Vec<String>) {
     if let Some(found) = variables.workspace(name) {
@@ -237,7 +255,7 @@ fn written(text: &Option<String>, origin: Origin) -> Option<Sourced<String>> {
 /// Passes on what is to be said of the providers that are used.
 fn tell_of_used(
     providers: &BTreeMap<String, Provider>,
-    models: [&Option<ModelName>; 3],
+    models: [&Option<ModelName>; 4],
     warnings: &mut Vec<String>,
 ) {
     let names: BTreeSet<&str> = models.into_iter().flatten().map(ModelName::provider).collect();

@@ -136,6 +136,7 @@ pub(crate) const KEYS: &[&str] = &[
     "model.name",
     "model.coder",
     "model.summariser",
+    "model.embedder",
     "model.max_output",
     "model.context_window",
     "model.thinking",

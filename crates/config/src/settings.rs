@@ -22,6 +22,8 @@ pub struct Settings {
     pub coder: Option<ModelName>,
     /// The model that writes summaries; `None` is the one that plans.
     pub summariser: Option<ModelName>,
+    /// The model that says what texts mean, for what is recalled; `None` is none.
+    pub embedder: Option<ModelName>,
     /// How many tokens models take in and give out together.
     pub context_window: ContextWindows,
     /// The providers that are known, by their names.

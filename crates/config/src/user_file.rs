@@ -31,6 +31,7 @@ pub(crate) struct RawModel {
     pub(crate) name: Option<String>,
     pub(crate) coder: Option<String>,
     pub(crate) summariser: Option<String>,
+    pub(crate) embedder: Option<String>,
     pub(crate) max_output: Option<Quantity<MaxOutput>>,
     pub(crate) context_window: Option<Quantity<ContextWindow>>,
     pub(crate) thinking: Option<Quantity<Bounded<0, 1_000_000>>>,

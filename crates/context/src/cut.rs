@@ -40,11 +40,10 @@ impl Conversation {
                 let (before, replaced) = (self.weight, self.replaced(*span));
                 match span {
                     Span::Messages { through } => {
-                        let old = self.entries.iter().skip(1);
-                        let end = 1 + old.take_while(|entry| entry.last <= *through).count();
+                        let end = self.end_of(*through);
                         let from = self.entries.get(1).map_or(*through, |entry| entry.first);
-                        self.messages.drain(1..end.min(self.messages.len()));
-                        self.entries.drain(1..end.min(self.entries.len()));
+                        self.messages.drain(1..end);
+                        self.entries.drain(1..end);
                         let (text, by) = (summary.clone(), *by);
                         self.summaries.push(Summary { from, through: *through, text, by });
                     }
@@ -182,7 +181,14 @@ impl Conversation {
     }
 
     fn part(&self, through: u64) -> impl Iterator<Item = (&Message, &Entry)> + Clone {
-        let all = self.messages.iter().zip(&self.entries).skip(1);
-        all.take_while(move |(_, entry)| entry.last <= through)
+        self.messages.iter().zip(&self.entries).take(self.end_of(through)).skip(1)
+    }
+
+    /// Where what is up to an event ends. Results go with their calls.
+    fn end_of(&self, through: u64) -> usize {
+        let old = self.entries.iter().skip(1).take_while(|entry| entry.last <= through);
+        let rest = self.messages.iter().skip(1 + old.clone().count());
+        let results = rest.take_while(|message| matches!(message, Message::Tools { .. }));
+        (1 + old.count() + results.count()).min(self.messages.len())
     }
 }

@@ -171,7 +171,7 @@ impl Facts {
     pub(crate) fn check(&mut self, seq: u64, results: &[CheckResult]) {
         let failed = results.iter().filter(|result| !result.passed());
         let failed: Vec<String> =
-            failed.map(|result| format!("$ {} ({})", result.command, result.outcome)).collect();
+            failed.map(|result| format!("$ {}: {}", result.command, result.outcome)).collect();
         self.failed_checks = (!failed.is_empty()).then_some((seq, failed));
     }
 

@@ -103,17 +103,17 @@ impl Head<'_> {
         let failed = failed.iter().map(|(what, deed)| {
             let how = match deed.status {
                 ToolStatus::Failed => "failed",
-                ToolStatus::Cancelled => "was stopped",
+                ToolStatus::Cancelled => "stopped before its end",
                 _ => "how it ended is not known",
             };
-            (deed.seq, format!("{} ({how})", first_line(what, DEED)))
+            (deed.seq, format!("{}: {how}", first_line(what, DEED)))
         });
         let checks = self.facts.failed_checks.iter();
         let checks = checks
             .flat_map(|(seq, lines)| lines.iter().map(|line| (*seq, format!("check {line}"))));
         let lines: Vec<(u64, String)> = failed.chain(checks).collect();
         let lines = lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
-        section("Failed when last run", &lines.collect::<Vec<_>>(), older.len(), room)
+        section("Went wrong when last run", &lines.collect::<Vec<_>>(), older.len(), room)
     }
 
     /// What was done, the latest first as far as there is room, shown in its order.

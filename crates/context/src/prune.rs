@@ -93,10 +93,10 @@ impl Conversation {
                     if *seq > through {
                         continue;
                     }
-                    let again = read.as_ref().and_then(|read| pruning.superseded(*seq, read));
+                    let again = read.as_ref().is_some_and(|read| pruning.superseded(*seq, read));
                     let content = match again {
-                        Some(by) => read_again(&result.content, by),
-                        None => shorter_content(&result.content, keep, *seq),
+                        true => read_again(&result.content, *seq),
+                        false => shorter_content(&result.content, keep, *seq),
                     };
                     if let Some(content) = content {
                         let mut result = result.clone();
@@ -112,14 +112,14 @@ impl Conversation {
 }
 
 impl Pruning<'_> {
-    /// The later event in which the same was read again.
-    fn superseded(&self, seq: u64, read: &Read) -> Option<u64> {
+    /// Whether the same was read again later.
+    fn superseded(&self, seq: u64, read: &Read) -> bool {
         let whole = self.whole.get(&*read.path);
         let part = self.part.get(&(&*read.path, &*read.arguments));
         // What is much shorter than before may not be the file, but words about it.
         let takes_its_place =
-            |(later, bytes): &&(u64, u64)| *later > seq && bytes.saturating_mul(2) >= read.bytes;
-        [whole, part].into_iter().flatten().filter(takes_its_place).map(|(later, _)| *later).max()
+            |(later, bytes): &(u64, u64)| *later > seq && bytes.saturating_mul(2) >= read.bytes;
+        [whole, part].into_iter().flatten().any(takes_its_place)
     }
 }
 
@@ -129,8 +129,9 @@ fn replace<T: Clone>(changed: &mut Option<Vec<T>>, all: &[T], place: usize, with
     }
 }
 
-fn read_again(content: &[Content], by: u64) -> Option<Vec<Content>> {
-    let text = Content::text(format!("[read again later: #{by}]"));
+fn read_again(content: &[Content], seq: u64) -> Option<Vec<Content>> {
+    let text = format!("[left out: read again below; `recall` with id {seq} has what was here]");
+    let text = Content::text(text);
     let shorter = weight_of_content(&text) < content.iter().map(weight_of_content).sum();
     shorter.then(|| vec![text])
 }

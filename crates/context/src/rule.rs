@@ -1,8 +1,6 @@
 //! A summary by rule: what takes the place of one that no model could write well.
 
-use std::fmt::Write as _;
-
-use cofferdam_types::{Block, Content, Message};
+use cofferdam_types::{Block, Content, Message, ToolCall};
 
 use crate::conversation::Entry;
 use crate::shorten::first_line;
@@ -32,11 +30,11 @@ pub fn rule_summary<'a>(
                         Block::Text { text } if !text.trim().is_empty() => {
                             lines.push(format!("#{} {}", entry.first, first_line(text, LINE)));
                         }
+                        // The plan stands by itself.
+                        Block::ToolCall(call) if call.name == "plan" => {}
                         Block::ToolCall(call) => {
-                            let mut line = format!("#{} ", entry.first);
-                            let arguments = first_line(&call.arguments.0, LINE);
-                            write!(line, "called {} {arguments}", call.name).ok();
-                            lines.push(line);
+                            let what = first_line(&subject(call), LINE);
+                            lines.push(format!("#{} {}: {what}", entry.first, call.name));
                         }
                         _ => {}
                     }
@@ -53,6 +51,14 @@ pub fn rule_summary<'a>(
         }
     }
     latest(&lines, longest)
+}
+
+/// What a call is about: what names it, or all of its arguments.
+fn subject(call: &ToolCall) -> String {
+    let arguments = call.arguments.object().unwrap_or_default();
+    let named = ["command", "path", "instruction", "query", "pattern"];
+    let named = named.iter().find_map(|name| arguments.get(*name)?.as_str());
+    named.unwrap_or(&call.arguments.0).to_owned()
 }
 
 /// The last lines, as many as fit, after one that says how many do not.

@@ -1,5 +1,7 @@
 //! Cutting a text to its beginning and its end.
 
+use std::borrow::Cow;
+
 /// So many bytes of the end stay, of each hundred that do: errors come last.
 const END_SHARE: usize = 40;
 
@@ -21,11 +23,28 @@ pub(crate) fn shorten(text: &str, keep: u64, id: u64) -> Option<String> {
     let end = keep / 100 * END_SHARE;
     let (start, rest) = text.split_at(text.floor_char_boundary(keep - end));
     let end = rest.split_at(rest.ceil_char_boundary(rest.len().saturating_sub(end))).1;
+    let (start, end) = (up_to_a_line(start), from_a_line(end));
     let missing = text.len() - start.len() - end.len();
     Some(format!(
-        "{start}\n[about {missing} bytes are left out here; `recall` with id {id} has all of \
+        "{start}[about {missing} bytes are left out here; `recall` with id {id} has all of \
          it]\n{end}"
     ))
+}
+
+/// The text up to the end of a line, if there is one near its end.
+fn up_to_a_line(text: &str) -> Cow<'_, str> {
+    match text.rfind('\n') {
+        Some(end) if end >= text.len() / 4 * 3 => Cow::Borrowed(text.split_at(end + 1).0),
+        _ => Cow::Owned(format!("{text}\n")),
+    }
+}
+
+/// The text from the beginning of a line on, if there is one near its beginning.
+fn from_a_line(text: &str) -> &str {
+    match text.find('\n') {
+        Some(end) if end <= text.len() / 4 => text.split_at(end + 1).1,
+        _ => text,
+    }
 }
 
 /// Bytes that each of these may have, so that all of them have no more than `room`: short

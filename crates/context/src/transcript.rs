@@ -95,5 +95,5 @@ fn words(content: &Content, keep: u64, seq: u64) -> String {
 }
 
 fn cut(text: &str, keep: u64, seq: u64) -> String {
-    shorten(text, keep, seq).unwrap_or_else(|| text.to_owned())
+    shorten(text, keep, seq).unwrap_or_else(|| text.trim_end().to_owned())
 }

@@ -207,6 +207,8 @@ impl Run {
             return;
         };
         coder.state = ThreadState::Done;
+        // What it still had running is of no use to it any more.
+        coder.calls.clear();
         let context = coder.context.close();
         if let Some(thread) = self.thread_mut(asking) {
             thread.context.adopt(seq, &context);

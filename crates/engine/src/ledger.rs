@@ -93,7 +93,8 @@ fn affordable(run: &Run, role: &RoleSettings, most: u64, reads: Reading) -> Resu
         let reading = rate.times(again) + price.input.max(price.cache_write).times(new);
         if let Some(affordable) = left.minus(reading).nanos().checked_div(price.output.nanos()) {
             most = at_least(affordable, Limit::Cost)?.min(most);
-        } else if left == Usd::ZERO && price != Price::FREE {
+        } else if left.minus(reading) == Usd::ZERO && price != Price::FREE {
+            // Writing is free, but not reading.
             return Err(Limit::Cost);
         }
     }

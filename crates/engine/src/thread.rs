@@ -246,11 +246,10 @@ impl Thread {
     /// Takes the output of a call; with that of the last one, all of them go into
     /// the conversation.
     pub(crate) fn end_call(&mut self, seq: u64, call: CallId, output: &ToolOutput) {
-        for pending in &mut self.calls {
-            if pending.call == call {
-                pending.state = CallState::Ended(output.clone(), seq);
-            }
-        }
+        let Some(pending) = self.calls.iter_mut().find(|pending| pending.call == call) else {
+            return;
+        };
+        pending.state = CallState::Ended(output.clone(), seq);
         if self.calls.iter().any(|pending| !matches!(pending.state, CallState::Ended(..))) {
             return;
         }

@@ -158,6 +158,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         replant: here.moved,
         directory: fleet.data.job(job),
         indexes: fleet.outfit.indexes(),
+        embedder: fleet.outfit.embedder(),
         delivery: Some(Box::new(Kept { fleet: Arc::clone(fleet), job, epoch })),
         opening,
         door: place.door.clone(),

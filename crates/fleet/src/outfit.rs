@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::{Indexes, Models};
+use cofferdam_runtime::{Embed, Indexes, Models};
 use cofferdam_sandbox::Backend;
 use cofferdam_store::UploadId;
 use cofferdam_types::{JobId, JobSpec, Network, Usd};
@@ -86,6 +86,9 @@ pub trait Outfit: Send + Sync {
 
     /// What opens the indexes of what jobs have let go.
     fn indexes(&self) -> Arc<dyn Indexes>;
+
+    /// Who says what texts mean, if anybody does, for what jobs look up.
+    fn embedder(&self) -> Option<Arc<dyn Embed>>;
 
     /// The back end of this name.
     ///

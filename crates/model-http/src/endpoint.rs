@@ -76,6 +76,9 @@ pub enum EndpointError {
         /// Its name.
         name: String,
     },
+    /// It is asked for embeddings, and speaks Anthropic Messages, which has none.
+    #[error("a provider that speaks Anthropic Messages makes no embeddings: name another one")]
+    NoEmbeddings,
 }
 
 /// A server's address, read from its URL.

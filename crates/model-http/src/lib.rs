@@ -28,9 +28,11 @@ mod responses;
 
 mod transport;
 
+mod embeddings;
 mod list;
 mod model;
 
+pub use embeddings::HttpEmbedder;
 pub use endpoint::{Endpoint, EndpointError};
 pub use list::list_models;
 pub use model::HttpModel;

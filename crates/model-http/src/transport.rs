@@ -41,6 +41,10 @@ const MOST_KEPT: usize = 4;
 /// How long the end of a body may come after the end of what is in it.
 const END_OF_BODY: Duration = Duration::from_millis(50);
 
+/// What is sent, and what can be asked for.
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
 /// Speaks with one server.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -101,17 +105,32 @@ impl Client {
 
     /// Posts a body and waits for the head of a good answer.
     pub(crate) async fn post(&self, resource: &str, body: Bytes) -> Result<Reply, ModelError> {
-        self.send(Method::POST, resource, body).await
+        self.send(Method::POST, resource, EVENTS, body).await
+    }
+
+    /// The same, for an answer that comes as a whole.
+    pub(crate) async fn post_for_json(
+        &self,
+        resource: &str,
+        body: Bytes,
+    ) -> Result<Reply, ModelError> {
+        self.send(Method::POST, resource, JSON, body).await
     }
 
     /// Gets a resource.
     pub(crate) async fn get(&self, resource: &str) -> Result<Reply, ModelError> {
-        self.send(Method::GET, resource, Bytes::new()).await
+        self.send(Method::GET, resource, JSON, Bytes::new()).await
     }
 
-    async fn send(&self, method: Method, resource: &str, body: Bytes) -> Result<Reply, ModelError> {
+    async fn send(
+        &self,
+        method: Method,
+        resource: &str,
+        accept: &'static str,
+        body: Bytes,
+    ) -> Result<Reply, ModelError> {
         let mut connection = self.connection().await?;
-        let request = self.request(method, resource, body)?;
+        let request = self.request(method, resource, accept, body)?;
         let answer = timeout(self.idle_timeout, connection.sender.send_request(request)).await;
         let response = match answer {
             Ok(Ok(response)) => response,
@@ -147,6 +166,7 @@ impl Client {
         &self,
         method: Method,
         resource: &str,
+        accept: &'static str,
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, ModelError> {
         let path = self.site.path(resource);
@@ -156,11 +176,9 @@ impl Client {
             ModelError::new(FailureKind::Rejected, format!("cannot be asked: {error}"))
         })?;
         *request.headers_mut() = self.headers.clone();
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
         if method == Method::POST {
-            let json = HeaderValue::from_static("application/json");
-            request.headers_mut().insert(CONTENT_TYPE, json);
-            let events = HeaderValue::from_static("text/event-stream");
-            request.headers_mut().insert(ACCEPT, events);
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         }
         Ok(request)
     }

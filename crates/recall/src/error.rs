@@ -9,4 +9,7 @@ pub enum RecallError {
     /// Another release made it, or it is broken: it has to be made anew.
     #[error("the index has to be made anew: {0}")]
     Stale(String),
+    /// What texts mean cannot be told. What was found by words stands.
+    #[error("the embedder cannot be used: {0}")]
+    Embedder(String),
 }

@@ -116,7 +116,8 @@ pub(crate) struct Drive {
 impl Drive {
     fn new(driver: Driver, log: Box<dyn Log>) -> Self {
         let (past, indexes) = (Arc::clone(&driver.past), Arc::clone(&driver.indexes));
-        let memory = Memory::new(past, indexes, driver.directory.clone());
+        let memory = Memory::new(past, indexes, driver.directory.clone())
+            .with_embedder(driver.embedder.clone());
         Self {
             clock: Clock::start(driver.run.last_event()),
             last_answer: driver.run.last_seq(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cofferdam_engine::{Run, Settings};
 use cofferdam_model::{Delta, Model};
+use cofferdam_recall::Embed;
 use cofferdam_sandbox::{Backend, Files, Lifetime, Sandbox};
 use cofferdam_store::OrderId;
 use cofferdam_types::{CallId, Cancel, Ending, Place, Record, Role, ThreadId};
@@ -47,6 +48,8 @@ pub struct Driver {
     pub directory: PathBuf,
     /// What opens the index of what it has let go.
     pub indexes: Arc<dyn Indexes>,
+    /// Who says what texts mean, if anybody does, for what the job looks up.
+    pub embedder: Option<Arc<dyn Embed>>,
     /// Who else gets the result, before the sandbox closes.
     pub delivery: Option<Box<dyn Delivery>>,
     /// How it is taken up.

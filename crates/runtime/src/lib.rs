@@ -25,6 +25,7 @@ mod spans;
 mod work;
 
 pub use clock::now;
+pub use cofferdam_recall::Embed;
 pub use door::{Door, Visit};
 pub use drive::drive;
 pub use driver::{

@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod digest;
+mod meaning;
 mod moment;
 mod original;
 mod seek;
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_recall::{Documents, Hit, Index, Question, RecallError, asked};
+use cofferdam_recall::{Documents, Embed, Hit, Index, Question, RecallError, asked};
 use cofferdam_sandbox::Sandbox;
 use cofferdam_tools::Outputs;
 use cofferdam_types::{Timestamp, ToolOutput, ToolStatus, error_chain};
@@ -31,6 +32,7 @@ use tokio::time::timeout;
 use crate::log::LogError;
 use crate::past::Past;
 use ask::Wanted;
+use meaning::Meaning;
 use workspace::Workspace;
 
 pub(crate) use ask::{NAME, spec};
@@ -91,6 +93,7 @@ pub(crate) struct Memory {
     /// How far the index is filled; held while it is being filled.
     filled: Mutex<Option<Filled>>,
     workspace: Mutex<Workspace>,
+    meaning: Option<Meaning>,
 }
 
 /// How far an index is filled.
@@ -111,7 +114,13 @@ impl Memory {
             index: Mutex::default(),
             filled: Mutex::default(),
             workspace: Mutex::default(),
+            meaning: None,
         }
+    }
+
+    /// With somebody who says what texts mean.
+    pub(crate) fn with_embedder(self, embedder: Option<Arc<dyn Embed>>) -> Self {
+        Self { meaning: embedder.map(Meaning::new), ..self }
     }
 
     /// Brings the index up to the last event. What cannot be done is told by whoever
@@ -134,7 +143,9 @@ impl Memory {
             workspace: false,
             limit: CANDIDATES,
         };
-        match timeout(OFFERING, self.find(question)).await {
+        // By words alone: it comes unasked, so it has to be quick and cost nothing, and
+        // only by words it is known how well something fits.
+        match timeout(OFFERING, self.find(None, question)).await {
             Ok(Ok(hits)) => answer::offer(&hits, &asked(words)),
             Ok(Err(trouble)) => {
                 tracing::warn!(error = error_chain(&trouble), "nothing can be offered to a job");
@@ -182,6 +193,10 @@ impl Memory {
         let ask::Find { query, file, from, to, limit } = wanted;
         let has_words = !query.trim().is_empty();
         let mut notes = Vec::new();
+        // One that is broken is found out before anything is read into it.
+        if let Err(trouble) = self.filled().await {
+            return unavailable(&trouble);
+        }
         if let Some(sandbox) = sandbox.filter(|_| has_words) {
             notes.extend(self.read_workspace(sandbox).await);
         }
@@ -196,19 +211,14 @@ impl Memory {
             // Parts of the same event are one line of the list.
             limit: limit * 2,
         };
-        match self.find(question).await {
+        let meaning = self.meaning.as_ref().map(|meaning| meaning as &dyn Embed);
+        match self.find(meaning, question).await {
             Ok(hits) => {
                 let hits = self.present(hits).await;
                 let text = answer::list(&hits, limit, &notes);
                 ToolOutput::text(ToolStatus::Done, text)
             }
-            Err(trouble) => {
-                let text = format!(
-                    "recall: nothing can be looked for: {}. By `id` it works all the same.",
-                    error_chain(&trouble)
-                );
-                ToolOutput::text(ToolStatus::Failed, text)
-            }
+            Err(trouble) => unavailable(&trouble),
         }
     }
 
@@ -236,20 +246,28 @@ impl Memory {
     }
 
     /// Finds something in an index that is up to date.
-    async fn find(&self, question: Question) -> Result<Vec<Hit>, Trouble> {
-        match self.try_find(question.clone()).await {
+    async fn find(
+        &self,
+        meaning: Option<&dyn Embed>,
+        question: Question,
+    ) -> Result<Vec<Hit>, Trouble> {
+        match self.try_find(meaning, question.clone()).await {
             Err(trouble) if trouble.is_stale() => {
                 tracing::warn!(error = error_chain(&trouble), "the index of a job is made anew");
                 self.forget().await;
-                self.try_find(question).await
+                self.try_find(meaning, question).await
             }
             found => found,
         }
     }
 
-    async fn try_find(&self, question: Question) -> Result<Vec<Hit>, Trouble> {
+    async fn try_find(
+        &self,
+        meaning: Option<&dyn Embed>,
+        question: Question,
+    ) -> Result<Vec<Hit>, Trouble> {
         let index = self.filled().await?;
-        Ok(index.find(question).await?)
+        Ok(cofferdam_recall::find(&*index, meaning, question).await?)
     }
 
     /// Lets go of an index that is broken: it is opened anew, and empty then.
@@ -318,6 +336,14 @@ impl Memory {
         }
         Ok(Filled { through, documents })
     }
+}
+
+fn unavailable(trouble: &Trouble) -> ToolOutput {
+    let text = format!(
+        "recall: nothing can be looked for: {}. By `id` it works all the same.",
+        error_chain(trouble)
+    );
+    ToolOutput::text(ToolStatus::Failed, text)
 }
 
 /// Makes a directory that is nobody else's business.

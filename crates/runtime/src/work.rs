@@ -102,6 +102,9 @@ pub(crate) fn opened(sandbox: &Sandbox) -> Input {
 }
 
 pub(crate) async fn prepare(sandbox: Arc<Sandbox>, origin: Origin) -> Done {
+    if let Origin::Empty = origin {
+        return Done::Heard(Input::Prepared { instructions: Vec::new(), skills: Vec::new() });
+    }
     if let Origin::Seed(seed) = origin {
         let planting = in_time("unpacking what the job begins with", seed.plant(sandbox.files()));
         if let Err(reason) = planting.await {

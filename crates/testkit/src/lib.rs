@@ -5,6 +5,8 @@
 //! formats with plain sockets and an HTTP of its own, so that each [`Fault`] is
 //! made byte by byte: nothing between the script and the socket tidies it up.
 //!
+//! [`EmbeddingServer`] stands in for one that makes vectors of texts.
+//!
 //! [`Postgres`] is a real database server, and [`Browser`] a real browser, started for
 //! a test and removed after it.
 //!
@@ -23,6 +25,8 @@ mod performance;
 mod http;
 mod server;
 
+mod embeddings;
+
 mod conversation;
 
 mod browser;
@@ -36,6 +40,7 @@ pub mod needles;
 pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
 pub use crash::{CrashSuite, Tally, Violation};
+pub use embeddings::{Embedded, EmbeddingServer, Embeddings};
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cofferdam_config::{ConfigError, EndpointSettings, LocalServer, Settings};
 use cofferdam_model::Model;
-use cofferdam_runtime::Models;
+use cofferdam_runtime::{Embed, Models};
 use cofferdam_types::{JobSpec, ModelName, Record};
 use futures_util::future::{BoxFuture, join_all};
 
@@ -23,6 +23,12 @@ pub trait ModelMaker: Send + Sync {
     /// # Errors
     /// When the endpoint cannot be used.
     fn remote(&self, endpoint: EndpointSettings) -> Result<Arc<dyn Model>, String>;
+
+    /// A model behind an endpoint that makes vectors of texts.
+    ///
+    /// # Errors
+    /// When the endpoint cannot be used, or makes none.
+    fn embedder(&self, endpoint: EndpointSettings) -> Result<Arc<dyn Embed>, String>;
 
     /// The built-in demonstration.
     fn demo(&self) -> Arc<dyn Model>;
@@ -92,4 +98,14 @@ pub(crate) fn make(
     let coder = other(&spec.coder)?;
     let summariser = other(spec.summariser.as_ref().unwrap_or(&spec.orchestrator))?;
     Ok(Models { orchestrator, coder, summariser })
+}
+
+/// Who says what texts mean, if the settings name anybody.
+pub(crate) fn embedder(
+    maker: &dyn ModelMaker,
+    settings: &Settings,
+) -> Result<Option<Arc<dyn Embed>>, Problem> {
+    let Some(name) = &settings.embedder else { return Ok(None) };
+    let endpoint = settings.endpoint(name).map_err(|error| Problem::config(&error))?;
+    maker.embedder(endpoint).map(Some).map_err(|cause| Problem::model(name, cause))
 }

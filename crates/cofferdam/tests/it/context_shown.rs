@@ -87,7 +87,7 @@ fn what_the_model_of_a_job_sees_is_shown_by_part_and_cut() {
         assert!(told.contains(words), "{words}: {told}");
     }
     assert!(told.contains("summarised by anthropic/brief"), "{told}");
-    let end = &id[id.len() - 12..];
+    let end = id.rsplit('-').next().unwrap();
     let full = context(&["--full", end]).run().expect_code(0).text();
     assert!(full.contains("===== orchestrator: instructions =====") && full.contains(SUMMARY));
     // Nobody has such a job, here or at a server, of which there is none.

@@ -453,6 +453,72 @@ fn a_long_story_keeps_its_newest_lines_in_whatever_pieces_it_comes() {
     assert_eq!(browser.text("#events-hidden"), "500 earlier lines not shown.");
 }
 
+/// The events of a job whose conversation is cut, as a server would stream them.
+fn cut_story() -> String {
+    let tokens = json!({"input": 100, "cache_read": 300, "cache_write": 0, "output": 10});
+    let answer = |text: &str| {
+        let blocks = json!([{"type": "text", "text": text}]);
+        json!({"blocks": blocks, "stop": "done", "tokens": tokens})
+    };
+    let span = json!({"of": "messages", "through": 9});
+    let asked = |request: u32, role: &str| {
+        json!({
+            "event": "model_asked", "thread": 0, "request": request, "role": role,
+            "model": "a/b", "attempt": 1,
+        })
+    };
+    let mut summary = asked(2, "summariser");
+    summary["span"] = span.clone();
+    let cut = json!({"how": "summarised", "span": span, "summary": "SECRET", "by": "model"});
+    let events = [
+        asked(1, "orchestrator"),
+        json!({"event": "model_answered", "request": 1, "answer": answer("I look"), "cost": null}),
+        summary,
+        json!({"event": "model_answered", "request": 2, "answer": answer("SECRET"), "cost": null}),
+        json!({"event": "context_cut", "thread": 0, "cut": cut, "pinned": 9, "tokens": [9000, 3000]}),
+        json!({"event": "recall_asked", "thread": 0, "words": "the parser\nSECRET"}),
+        json!({"event": "offered", "thread": 0, "text": "SECRET"}),
+        json!({
+            "event": "ended", "ending": {"how": "complete", "summary": "", "verified": false},
+            "spent": {"turns": 2, "tokens": tokens, "cost": "0.1", "unpriced": 0, "time_ms": 9},
+            "changes": [],
+        }),
+    ];
+    let mut text = String::new();
+    for (seq, mut event) in (1..).zip(events) {
+        event["seq"] = json!(seq);
+        event["at"] = json!(0);
+        text.push_str(&format!("id: {seq}\ndata: {event}\n\n"));
+    }
+    text
+}
+
+#[test]
+fn cuts_are_told_and_a_summary_is_not_taken_for_an_answer() {
+    let server = Server::with_demo();
+    let place = place();
+    let browser = server.visit(&place);
+    let stream = json!(cut_story());
+    browser.run(&format!(
+        "const real = window.fetch; window.fetch = async (path, options) => \
+         path.endsWith('/events') ? new Response({stream}) : real(path, options);"
+    ));
+    browser.type_into("#task", "Write a hello world script");
+    browser.click("#submit");
+    browser.until("document.querySelector('#events').textContent.includes('complete')");
+    let events = browser.text("#events");
+    for words in [
+        "I look",
+        "older parts were summarised to save room: 9,000 → 3,000 tokens",
+        "looking back for: the parser",
+        "6 characters that were let go may be needed",
+        "410 tokens (75% cached)",
+    ] {
+        assert!(events.contains(words), "{words:?} is not in {events}");
+    }
+    assert!(!events.contains("SECRET"), "{events}");
+}
+
 #[test]
 fn older_jobs_come_when_they_are_asked_for() {
     let server = Server::with_demo();

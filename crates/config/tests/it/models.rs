@@ -152,6 +152,37 @@ fn the_summariser_is_the_users_to_choose() {
     assert!(told.contains("SUMMARISER_MODEL names the model \"brief\""), "{told}");
 }
 
+#[test]
+fn there_is_no_embedder_unless_the_user_names_one() {
+    let case = Case::new().environment("OPENAI_API_KEY=k");
+    assert_eq!(case.check().embedder, None);
+    let case = case
+        .project("[model]\nembedder = \"openai/wish\"")
+        .dotenv("COFFERDAM_EMBEDDER=openai/other");
+    let settings = case.check();
+    assert_eq!(settings.embedder, None);
+    assert_snapshot!(settings.warnings.join("\n"), @r#"
+    "model.embedder" in .cofferdam/config.toml is ignored: a repository cannot set it; put it into your own config.toml
+    COFFERDAM_EMBEDDER in .env is ignored: a repository cannot set it; set it in your environment
+    "#);
+    let case = case.user("[model]\nembedder = \"openai/own\"");
+    assert_eq!(case.check().embedder.unwrap().0, "openai/own");
+    let case = case.environment("COFFERDAM_EMBEDDER=ollama/nomic-embed-text");
+    assert_eq!(case.check().embedder.unwrap().0, "ollama/nomic-embed-text");
+    let told = case_of_nonsense("COFFERDAM_EMBEDDER=vectors");
+    assert!(told.contains("COFFERDAM_EMBEDDER names the model \"vectors\""), "{told}");
+}
+
+/// A server that the workspace names is told of, whatever it is asked for.
+#[test]
+fn an_embedder_at_an_address_of_the_workspace_is_told() {
+    let case = Case::new()
+        .environment("ANTHROPIC_API_KEY=k\nCOFFERDAM_EMBEDDER=openai-compatible/vectors")
+        .dotenv("OPENAI_BASE_URL=https://w.example");
+    let warnings = case.check().warnings.join("\n");
+    assert!(warnings.contains("requests go to \"https://w.example\""), "{warnings}");
+}
+
 fn case_of_nonsense(environment: &str) -> String {
     Case::new().environment(environment).try_check().unwrap_err().to_string()
 }

@@ -53,6 +53,7 @@ const WHOLE: &str = r#"
 name = "acme/large"
 coder = "acme/small"
 summariser = "acme/brief"
+embedder = "acme/vectors"
 max_output = 4096
 context_window = 64000
 thinking = 1024
@@ -96,6 +97,7 @@ fn a_whole_file_is_understood() {
     assert_eq!((settings.retries, settings.thinking, settings.max_output), (2, 1024, 4096));
     let summariser = settings.summariser.as_ref().unwrap();
     assert_eq!(summariser.0, "acme/brief");
+    assert_eq!(settings.embedder.as_ref().unwrap().0, "acme/vectors");
     assert_eq!(settings.context_window(summariser), Some(32_000));
     assert_eq!(settings.context_window(&ModelName("ollama/x".to_owned())), Some(64_000));
     let budget = &settings.budget;

@@ -23,6 +23,7 @@ const VARIABLES: &[&str] = &[
     "CODER_MODEL",
     "MAX_TOKENS",
     "SUMMARISER_MODEL",
+    "COFFERDAM_EMBEDDER",
     "CONTEXT_WINDOW",
     "SAFEDIR",
     "USE_SANDBOX",

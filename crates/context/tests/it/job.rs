@@ -177,7 +177,7 @@ impl Job {
                 let command = made.arguments.split('"').nth(3).unwrap();
                 let section = match made.status {
                     ToolStatus::Done => "## Done\n(",
-                    _ => "## Failed when last run\n(",
+                    _ => "## Went wrong when last run\n(",
                 };
                 self.pin(command, section);
             }

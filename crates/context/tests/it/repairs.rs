@@ -1,7 +1,9 @@
 //! Mistakes that were made once.
 
 use cofferdam_context::{Call, Conversation};
-use cofferdam_types::{Arguments, Block, Cut, Span, Summariser, ToolCall, ToolResult, ToolStatus};
+use cofferdam_types::{
+    Arguments, Block, Content, Cut, Span, Summariser, ToolCall, ToolResult, ToolStatus,
+};
 
 use crate::job::{Job, Made, bash, made, reads, shown};
 
@@ -20,7 +22,7 @@ fn a_file_that_was_read_again_is_there_once() {
     job.round("I look.", vec![reads("a.rs", &long("old"))]);
     job.round("I look.", vec![reads("/workspace/a.rs", &long("new"))]);
     let all = pruned(&mut job);
-    assert!(!all.contains("old") && all.contains("[read again later: #5]"), "{all}");
+    assert!(!all.contains("old") && all.contains("`recall` with id 3 has what was here]"), "{all}");
     assert!(all.contains("new"), "{all}");
 }
 

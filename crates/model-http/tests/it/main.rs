@@ -5,6 +5,7 @@ mod harness;
 mod readable;
 
 mod connections;
+mod embeddings;
 mod faults;
 mod requests;
 mod streams;

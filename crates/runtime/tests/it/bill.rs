@@ -84,6 +84,7 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
         replant: false,
         directory: home.path().to_owned(),
         indexes: Arc::new(crate::lab::SqliteIndexes),
+        embedder: None,
         delivery: None,
         opening: Opening::default(),
         door: Door::default(),

@@ -237,6 +237,7 @@ impl Lab {
             replant: false,
             directory: self.directory(),
             indexes: Arc::new(SqliteIndexes),
+            embedder: None,
             delivery: None,
             opening: Opening {
                 say: say.map(str::to_owned),
