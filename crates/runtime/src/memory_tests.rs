@@ -1,3 +1,5 @@
+//! What a memory promises whatever becomes of its index.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cofferdam_recall::Document;

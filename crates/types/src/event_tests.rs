@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::*;
+use crate::Summariser;
 use crate::{Arguments, Block, Budget, JobId, Limits, Network, Place, Seal, StopReason, ToolCall};
 
 /// Lines that release 0.1 wrote, one for each event it knew.

@@ -3,6 +3,7 @@
 mod audit;
 mod chain;
 mod conversation;
+mod cut;
 mod event;
 mod ids;
 mod job;
@@ -20,10 +21,11 @@ pub use conversation::{
     Answer, Arguments, ArgumentsError, Block, Content, Message, ModelName, Seal, StopReason,
     Tokens, ToolCall, ToolResult, ToolSpec,
 };
+pub use cut::{Cut, Reading, Span, Summariser};
 pub use event::{
-    Cancel, ChangeKind, CheckResult, Cut, Ending, Event, FailureKind, FileChange, Instructions,
-    LOG_VERSION, Limit, ModelFailure, PlanStep, Reading, Record, Rest, Skill, Span, Spent,
-    StepStatus, Summariser, Timestamp, ToolOutput, ToolStatus,
+    Cancel, ChangeKind, CheckResult, Ending, Event, FailureKind, FileChange, Instructions,
+    LOG_VERSION, Limit, ModelFailure, PlanStep, Record, Rest, Skill, Spent, StepStatus, Timestamp,
+    ToolOutput, ToolStatus,
 };
 pub use ids::{CallId, JobId, RequestId, SandboxId, ThreadId};
 pub use job::{Budget, JobSpec, Place, Role};

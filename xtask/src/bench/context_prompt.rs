@@ -136,7 +136,7 @@ fn append(history: &History, directory: &Path) -> anyhow::Result<Table> {
     let is_long = |record: &&Record| matches!(record.event, Event::ToolEnded { .. });
     let events: Vec<&Record> =
         history.records.iter().rev().filter(is_long).take(APPENDED).collect();
-    let (mut journal, _) = (Journal::create(&directory.join("appended.jsonl"))?, ());
+    let mut journal = Journal::create(&directory.join("appended.jsonl"))?;
     let mut log = Vec::new();
     for record in &events {
         let event = record.event.clone();
@@ -144,13 +144,7 @@ fn append(history: &History, directory: &Path) -> anyhow::Result<Table> {
         journal.append(record.at, vec![event])?;
         log.push(begun.elapsed());
     }
-    let mut state = Vec::new();
-    let mut run = history.run.clone();
-    for record in &events {
-        let begun = Instant::now();
-        run.apply(record.at, &record.event);
-        state.push(begun.elapsed());
-    }
+    let state = follow(&history.records)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let index = runtime.block_on(async {
         let index = SqliteIndex::open(directory.join("appended.db")).await?;
@@ -178,8 +172,24 @@ fn append(history: &History, directory: &Path) -> anyhow::Result<Table> {
             None => table.absent(name, "there was nothing to add"),
         }
     }
-    table.note("the end of a tool with 12 KB of output, one after the other");
+    table.note(
+        "log and index: the end of a tool with 12 KB of output, one after the other; state: every \
+         event of the history, cuts as well",
+    );
     Ok(table)
+}
+
+/// The time that each event takes to become part of the state.
+fn follow(records: &[Record]) -> anyhow::Result<Vec<Duration>> {
+    let (first, rest) = records.split_first().context("no event")?;
+    let mut run = Run::begin(first)?;
+    let mut times = Vec::new();
+    for record in rest {
+        let begun = Instant::now();
+        run.follow(record)?;
+        times.push(begun.elapsed());
+    }
+    Ok(times)
 }
 
 fn row(table: &mut Table, name: &str, times: Option<Samples>) {

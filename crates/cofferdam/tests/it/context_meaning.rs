@@ -4,30 +4,35 @@ use cofferdam_testkit::{Dialect, Embedded, EmbeddingServer, Embeddings, Turn};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::agent::{Agent, of_kind};
+use crate::agent::{Agent, bash, of_kind};
 
 /// Notes that a job writes, of which one is meant.
-const NOTES: usize = 14;
+const NOTES: usize = 8;
 
 const QUESTION: &str = "quokka note";
 
 /// A model that writes notes and asks for them again.
 fn agent() -> Agent {
     let note = |number: usize| match number {
-        3 => "quokka note 3 says that the burrow at the creek is under water now".to_owned(),
+        NOTES => {
+            "the last quokka note says that the burrow at the creek is under water now".to_owned()
+        }
         _ => format!("quokka note {number}"),
     };
-    let notes =
-        (1..=NOTES).map(|number| ("bash", json!({"command": format!("echo {}", note(number))})));
-    let recall = json!({ "query": QUESTION, "limit": 20 });
-    Agent::new(Dialect::Messages, [Turn::calls(notes), Turn::call("recall", recall)])
+    // One after another: what runs at the same time ends in any order.
+    let notes = (1..=NOTES).map(|number| bash(&format!("echo {}", note(number))));
+    let recall = Turn::call("recall", json!({ "query": QUESTION, "limit": 20 }));
+    Agent::new(Dialect::Messages, notes.chain([recall]))
 }
 
 /// The lines of the list that the model was given, each with what was found there.
 fn found(log: &[Value]) -> Vec<String> {
-    let outputs = of_kind(log, "tool_finished");
+    let outputs = of_kind(log, "tool_ended");
     let texts = outputs.iter().flat_map(|record| strings(record));
-    let list = texts.filter(|text| text.contains("`recall` with `id` reads one whole")).last();
+    let list = {
+        let mut texts = texts;
+        texts.rfind(|text| text.contains("`recall` with `id` reads one whole"))
+    };
     let list = list.unwrap_or_else(|| panic!("no list in {outputs:?}"));
     let mut found: Vec<String> = Vec::new();
     for line in list.lines() {
@@ -62,9 +67,9 @@ fn beside(
     (found(&agent.transcript()), server.asked())
 }
 
-/// Where the note that is meant stands first.
+/// Where the note that is meant stands: its output, or how it was written.
 fn place(found: &[String]) -> usize {
-    found.iter().position(|line| line.contains("burrow")).unwrap()
+    found.iter().rposition(|line| line.contains("burrow")).unwrap()
 }
 
 #[test]
@@ -101,8 +106,8 @@ fn an_embedder_that_cannot_be_one_is_told_before_anything_begins() {
     for (name, words) in [
         ("anthropic/claude-x", ["anthropic/claude-x cannot be used", "makes no embeddings"]),
         ("groq/vectors", ["no key for groq", "GROQ_API_KEY"]),
-        ("stranger/vectors", ["stranger", "not known"]),
-        ("vectors", ["COFFERDAM_EMBEDDER", "PROVIDER/MODEL"]),
+        ("stranger/vectors", ["unknown provider \"stranger\"", "known are anthropic"]),
+        ("vectors", ["COFFERDAM_EMBEDDER names the model", "without its provider"]),
     ] {
         let agent = agent();
         let run = agent.run(&["write notes"]).env("COFFERDAM_EMBEDDER", name);

@@ -18,8 +18,8 @@ fn one_answer_whose_outputs_are_larger_than_the_window_is_cut_to_it() {
 
 #[test]
 fn a_text_of_more_tokens_than_was_thought_is_refused_once_and_then_fits() {
-    // Two bytes a token where four were expected.
-    let course = Course { density: 500, too_long: TooLong::Refused, ..SPRINT };
+    // Hardly more than a byte a token where four were expected, and a lot of it at once.
+    let course = Course { files: 3, density: 900, too_long: TooLong::Refused, ..SPRINT };
     let long = Long::new(course);
     ended(long.start()).expect_code(0);
     let transcript = long.agent.transcript();

@@ -449,3 +449,15 @@ fn what_may_be_needed_is_looked_for_after_a_cut_and_offered_once() {
     world.settings.recalls = false;
     goes_on(world);
 }
+
+#[test]
+fn a_coder_whose_call_has_ended_without_it_says_nothing_more() {
+    let mut world = narrow(roomy());
+    world.answer(silent(calls(&[("delegate", r#"{"instruction":"write the parser"}"#)])));
+    world.answer(silent(calls(&[("bash", r#"{"command":"make"}"#)])));
+    let [running] = world.running()[..] else { panic!("{:?}", world.open) };
+    world.done(cofferdam_types::CallId(1), "ended elsewhere");
+    assert_eq!(world.done(running, "made"), (Vec::new(), Vec::new()));
+    assert_eq!(asked(&world), Some((Role::Orchestrator, ThreadId(0))));
+    assert_eq!(Run::replay(&world.log).unwrap(), world.run);
+}

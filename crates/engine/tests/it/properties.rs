@@ -382,6 +382,12 @@ proptest! {
         watched.end(rest);
     }
 
+}
+
+proptest! {
+    // Each of these is long.
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
     #[test]
     fn a_run_whose_conversations_are_cut_keeps_its_promises(
         fates in vec(busy_fate(), 0..150),
