@@ -182,6 +182,11 @@ impl Drive {
                 Event::TakenUp { .. } => fail_point("taken-up"),
                 Event::CancelAsked { .. } => fail_point("cancelling"),
                 Event::Paused => fail_point("pausing"),
+                Event::ContextCut { thread, .. } => {
+                    if let Some(tools) = &self.tools {
+                        tools.shortened(*thread);
+                    }
+                }
                 // The sandbox may forget it now.
                 Event::ToolEnded { call, .. } => {
                     if let Some(tools) = &self.tools {

@@ -88,6 +88,12 @@ impl Reads {
         }
         same
     }
+
+    /// Forgets what a conversation was shown: it may have let go of it.
+    pub(crate) fn forget(&self, thread: ThreadId) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|reading, _| reading.thread != thread);
+    }
 }
 
 pub(crate) async fn run(

@@ -125,6 +125,12 @@ impl Tools {
         bash::take_up(self, call, watcher).await
     }
 
+    /// A conversation has become shorter: what it was shown is shown again when it is
+    /// asked for.
+    pub fn shortened(&self, thread: ThreadId) {
+        self.reads.forget(thread);
+    }
+
     /// Lets the sandbox forget a call whose output is in safe hands. Until then it
     /// can be taken up.
     pub fn acknowledge(&self, call: CallId) {

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::agent::{Agent, bash, of_kind};
+use crate::eventually;
+use crate::server_lab::Served;
 
 /// Notes that a job writes, of which one is meant.
 const NOTES: usize = 8;
@@ -28,11 +30,8 @@ fn agent() -> Agent {
 /// The lines of the list that the model was given, each with what was found there.
 fn found(log: &[Value]) -> Vec<String> {
     let outputs = of_kind(log, "tool_ended");
-    let texts = outputs.iter().flat_map(|record| strings(record));
-    let list = {
-        let mut texts = texts;
-        texts.rfind(|text| text.contains("`recall` with `id` reads one whole"))
-    };
+    let mut texts = outputs.iter().flat_map(|record| strings(record));
+    let list = texts.rfind(|text| text.contains("`recall` with `id` reads one whole"));
     let list = list.unwrap_or_else(|| panic!("no list in {outputs:?}"));
     let mut found: Vec<String> = Vec::new();
     for line in list.lines() {
@@ -54,13 +53,27 @@ fn strings(value: &Value) -> Vec<String> {
     }
 }
 
+/// An embedder with a thread of its own.
+fn embedder(
+    answer: impl FnMut(&Embedded) -> Embeddings + Send + 'static,
+) -> (EmbeddingServer, Runtime) {
+    let runtime: Runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    (runtime.block_on(EmbeddingServer::start(answer)).unwrap(), runtime)
+}
+
+/// What one answers that knows which note is meant.
+fn good(question: &Embedded) -> Embeddings {
+    let meant = |text: &String| text.contains("burrow") || text == QUESTION;
+    let vector = |text| if meant(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] };
+    Embeddings::Vectors(question.texts().iter().map(vector).collect())
+}
+
 /// What is found by a job beside this embedder, and what that was asked.
 fn beside(
     answer: impl FnMut(&Embedded) -> Embeddings + Send + 'static,
 ) -> (Vec<String>, Vec<Embedded>) {
-    let runtime: Runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let server = runtime.block_on(EmbeddingServer::start(answer)).unwrap();
+    let (server, _runtime) = embedder(answer);
     let agent = agent();
     let run = agent.run(&["write notes"]).env("VLLM_BASE_URL", server.base_url());
     run.env("COFFERDAM_EMBEDDER", "vllm/vectors").run().expect_code(0);
@@ -78,11 +91,7 @@ fn what_is_meant_comes_earlier_with_an_embedder_and_nothing_is_lost_with_a_bad_o
     alone.run(&["write notes"]).run().expect_code(0);
     let by_words = found(&alone.transcript());
 
-    let (mixed, asked) = beside(|question| {
-        let meant = |text: &String| text.contains("burrow") || text == QUESTION;
-        let vector = |text| if meant(text) { vec![1.0, 0.0] } else { vec![0.0, 1.0] };
-        Embeddings::Vectors(question.texts().iter().map(vector).collect())
-    });
+    let (mixed, asked) = beside(good);
     assert!(place(&mixed) < place(&by_words), "{by_words:#?}\n{mixed:#?}");
     assert_eq!(asked.len(), 1, "only what was asked for is looked at");
     assert_eq!(asked[0].body["model"], "vectors");
@@ -99,6 +108,24 @@ fn what_is_meant_comes_earlier_with_an_embedder_and_nothing_is_lost_with_a_bad_o
 fn without_times(found: &[String]) -> Vec<String> {
     let parts = found.iter().map(|line| line.split(", ").collect::<Vec<_>>());
     parts.map(|parts| [parts[0], parts[parts.len() - 1]].join(", ")).collect()
+}
+
+#[test]
+fn jobs_of_a_server_have_the_embedder_of_its_settings() {
+    let (server, _runtime) = embedder(good);
+    let agent = agent();
+    agent.configure(&format!(
+        "[model]\nembedder = \"mine/vectors\"\n[providers.mine]\nwire = \"chat\"\n\
+         base_url = \"{}\"\nkey = \"key-of-the-embedder\"\n",
+        server.base_url()
+    ));
+    let served = Served::with_options(agent, &[]);
+    let job = served.submit(&["write notes"]);
+    eventually("the end of the job", || served.job(&job)["status"] == "complete");
+    let asked = server.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].authorization.as_deref(), Some("Bearer key-of-the-embedder"));
+    assert_eq!(asked[0].texts()[0], QUESTION);
 }
 
 #[test]

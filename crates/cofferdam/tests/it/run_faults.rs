@@ -174,6 +174,8 @@ fn five_megabytes_of_text_are_taken() {
         let hit = Turn::calls([("bash", serde_json::json!({ "command": "echo two >> log.txt" }))]);
         let turns = [hit.but(Fault::HugeText(5_000_000)), bash("echo three >> log.txt")];
         let agent = Agent::new(dialect, turns);
+        // More than the answer has: a summary of it would be asked of the same script.
+        agent.configure("[model]\ncontext_window = 10000000\n");
         let ran = agent.run(&["--json", "write it"]).run().expect_code(0);
         assert_eq!(agent.file("log.txt"), "two\nthree\n", "{dialect:?}");
         let longest = records(&ran.stdout)

@@ -40,6 +40,16 @@ fn what_was_read_is_not_repeated_while_it_is_the_same() {
 }
 
 #[test]
+fn what_was_read_is_shown_again_once_the_conversation_was_shortened() {
+    in_lab(async |lab| {
+        lab.put("a.txt", "one\n").await;
+        read(lab, "a.txt").await.done();
+        lab.tools.shortened(cofferdam_types::ThreadId(0));
+        assert_eq!(read(lab, "a.txt").await.done(), "     1\tone\n");
+    });
+}
+
+#[test]
 fn a_huge_file_is_read_by_ranges() {
     in_lab(async |lab| {
         lab.sh("seq -f 'number %.0f' 2000000 > big").await;
