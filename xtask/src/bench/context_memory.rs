@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Bytes that one step of the job says and puts out, about.
-const STEP: u64 = 130_000;
+const STEP: u64 = 126_000;
 
 /// What a job came to.
 struct Job {
