@@ -52,7 +52,12 @@ fn created() -> Event {
 
 fn delegated(thread: u32, brief: &str) -> Event {
     let thread = ThreadId(thread);
-    Event::Delegated { thread, call: CallId(thread.0.into()), brief: brief.to_owned(), reading: None }
+    Event::Delegated {
+        thread,
+        call: CallId(thread.0.into()),
+        brief: brief.to_owned(),
+        reading: None,
+    }
 }
 
 fn asked(thread: u32, request: u32) -> Event {

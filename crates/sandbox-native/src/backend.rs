@@ -102,9 +102,8 @@ impl Native {
     async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
         self.reaper.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
-        let state = aside(|| state::make(&self.home, spec.id)).map_err(|source| OpenError::Step {
-            step: format!("make a directory in {}", self.home.display()),
-            source,
+        let state = aside(|| state::make(&self.home, spec.id)).map_err(|source| {
+            OpenError::Step { step: format!("make a directory in {}", self.home.display()), source }
         })?;
         let plan = self.plan(&spec, state.path.clone(), workspace)?;
         let mut beside = vec![state.lock.as_fd()];
