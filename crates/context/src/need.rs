@@ -47,13 +47,13 @@ impl Conversation {
             return Need::Prune { through, keep: KEPT };
         }
         if let Some(count) = self.summaries_to_merge(room) {
-            return Need::Summarise { span: Span::Summaries { count }, hard };
+            return Need::Summarise { span: Span::Summaries { count } };
         }
         // A cut that hardly shortens it costs more than it saves.
         let span = Span::Messages { through: self.through(self.portion(recent, room)) };
         let replaced = self.replaced(span);
         if replaced >= SMALLEST && self.scale.tokens(replaced) >= room.least() {
-            return Need::Summarise { span, hard };
+            return Need::Summarise { span };
         }
         if !hard {
             return Need::Nothing;
@@ -67,7 +67,7 @@ impl Conversation {
             }
         }
         if replaced >= SMALLEST {
-            return Need::Summarise { span, hard };
+            return Need::Summarise { span };
         }
         if now <= room.usable() {
             return Need::Nothing;
@@ -75,7 +75,7 @@ impl Conversation {
         // The last answer itself is too long.
         let span = Span::Messages { through };
         if self.replaced(span) >= SMALLEST {
-            return Need::Summarise { span, hard };
+            return Need::Summarise { span };
         }
         Need::Hopeless
     }

@@ -30,12 +30,10 @@ pub enum Need {
         /// Bytes that stay of a text.
         keep: u64,
     },
-    /// This is to be summarised. It must be, or there is no room for an answer, if `hard`.
+    /// This is to be summarised.
     Summarise {
         /// Which part.
         span: Span,
-        /// Whether the question does not fit otherwise.
-        hard: bool,
     },
     /// It does not fit, and nothing is left that could be cut.
     Hopeless,

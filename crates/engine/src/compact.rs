@@ -31,7 +31,7 @@ pub(crate) fn first(run: &Run, settings: &Settings, id: ThreadId, thread: &Threa
         Need::Prune { through, keep } => {
             First::Do(vec![cut(run, id, thread, room, Cut::Pruned { through, keep })])
         }
-        Need::Summarise { span, .. } => First::Do(summarise(run, settings, id, thread, (1, span))),
+        Need::Summarise { span } => First::Do(summarise(run, settings, id, thread, (1, span))),
         Need::Hopeless => {
             let reason = words::model_failed(run.model(thread.role), words::TOO_LONG, 1);
             First::Do(conclude(run, Ending::ModelUnavailable { reason }))

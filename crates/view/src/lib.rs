@@ -26,4 +26,5 @@ mod plain;
 mod view;
 
 pub use tame::{Tamer, tame, tame_line};
+pub use text::grouped;
 pub use view::{Happening, Style, View, closing};

@@ -44,7 +44,8 @@ pub(crate) fn count(number: u64, one: &str) -> String {
 }
 
 /// `12,345`
-fn grouped(number: u64) -> String {
+#[must_use]
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

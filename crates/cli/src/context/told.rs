@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use cofferdam_types::{Block, Content, Message, Role, Summariser, Tokens};
-use cofferdam_view::{tame, tame_line};
+use cofferdam_view::{grouped, tame, tame_line};
 
 use super::look::{Bill, Conversation, CutMade, Kind, Part, Seen, What};
 
@@ -189,17 +189,4 @@ pub(super) fn shown(content: &Content) -> String {
             format!("[a picture: {media_type}, {} bytes of base64]", data.len())
         }
     }
-}
-
-/// `12,345`
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
