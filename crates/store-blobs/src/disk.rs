@@ -9,8 +9,9 @@
 //! word of a key but the last is a directory with `+` behind it, which no word
 //! has, so that no blob is in another one's way.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ use futures_util::stream::{self, StreamExt};
 use tokio::task::spawn_blocking;
 
 use crate::checked::checked;
-use crate::half::{self, Half, make_directories};
+use crate::half::{self, Half};
+use crate::shelf::Shelf;
 
 /// Bytes that are read, and at least written, at once.
 const PIECE: usize = 128 << 10;
@@ -34,7 +36,7 @@ pub struct DiskBlobs {
 
 #[derive(Debug)]
 struct Place {
-    whole: PathBuf,
+    whole: Shelf,
     half: PathBuf,
 }
 
@@ -45,12 +47,11 @@ impl DiskBlobs {
     /// # Errors
     /// When it cannot be made.
     pub fn open(directory: &Path) -> io::Result<Self> {
-        let place = Place { whole: directory.join("blobs"), half: directory.join("half") };
-        for made in [&place.whole, &place.half] {
-            make_directories(made)?;
+        let (whole, half) = (directory.join("blobs"), directory.join("half"));
+        for made in [&whole, &half] {
+            DirBuilder::new().recursive(true).mode(0o700).create(made)?;
         }
-        File::open(directory)?.sync_all()?;
-        Ok(Self { place: Arc::new(place) })
+        Ok(Self { place: Arc::new(Place { whole: Shelf::open(whole)?, half }) })
     }
 }
 
@@ -91,7 +92,7 @@ impl Blobs for DiskBlobs {
         let blob = blob.clone();
         Box::pin(async move {
             Place::checked(&blob.key)?;
-            let path = self.place.whole.join(Place::inner(&blob.key));
+            let path = self.place.whole.root().join(Place::inner(&blob.key));
             let opened = blocking(&blob.key, move || match File::open(path) {
                 Ok(file) => Ok(Some((file.metadata()?.len(), file))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -114,7 +115,7 @@ impl Blobs for DiskBlobs {
         Box::pin(async move {
             Place::checked(&key)?;
             let (place, inner) = (self.place.clone(), Place::inner(&key));
-            blocking(&key, move || remove(&place.whole, &inner)).await
+            blocking(&key, move || place.whole.remove(&inner)).await
         })
     }
 
@@ -139,31 +140,6 @@ async fn next(
     })
     .await?;
     Ok((!bytes.is_empty()).then(|| (bytes.into(), Some(file))))
-}
-
-fn remove(root: &Path, inner: &Path) -> io::Result<()> {
-    let path = root.join(inner);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        removed => removed?,
-    }
-    let mut directory = path.parent();
-    while let Some(empty) = directory.filter(|above| *above != root) {
-        // Those that have something in them stay.
-        if fs::remove_dir(empty).is_err() {
-            break;
-        }
-        directory = empty.parent();
-    }
-    // The highest that is left has lost a name.
-    if let Some(left) = directory {
-        match File::open(left) {
-            Ok(left) => left.sync_all()?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// A blob that is being written. Its half file is with the thread that writes

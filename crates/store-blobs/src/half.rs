@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::checked::hexadecimal;
+use crate::shelf::Shelf;
 
 /// How a half file's name ends.
 const END: &str = ".part";
@@ -52,15 +53,14 @@ impl Half {
         Ok(())
     }
 
-    /// Makes it durable and puts it at a path beneath the root; returns its length
-    /// and hash.
-    pub(crate) fn publish(mut self, root: &Path, inner: &Path) -> io::Result<(u64, String)> {
+    /// Makes it durable and puts it at a path in a shelf; returns its length and hash.
+    pub(crate) fn publish(mut self, shelf: &Shelf, inner: &Path) -> io::Result<(u64, String)> {
         self.file.sync_all()?;
-        let target = root.join(inner);
-        let parent = target.parent().unwrap_or(root);
+        let target = shelf.root().join(inner);
+        let parent = target.parent().unwrap_or(shelf.root());
         let mut tries = 0;
         loop {
-            make_directories(parent)?;
+            shelf.make_directories(parent)?;
             match fs::rename(&self.path, &target) {
                 Ok(()) => break,
                 // Whoever removed the last blob of a directory removed that too.
@@ -71,16 +71,7 @@ impl Half {
             }
         }
         self.published = true;
-        // Each directory up to the root: somebody else may have made one of them
-        // and not be this far yet.
-        let mut directory = parent;
-        loop {
-            File::open(directory)?.sync_all()?;
-            match directory.parent() {
-                Some(above) if directory != root => directory = above,
-                _ => break,
-            }
-        }
+        shelf.settle(parent)?;
         Ok((self.bytes, hexadecimal(std::mem::take(&mut self.hash))))
     }
 }
@@ -92,11 +83,6 @@ impl Drop for Half {
             fs::remove_file(&self.path).ok();
         }
     }
-}
-
-/// Makes a directory that only its owner can look into, and those above it.
-pub(crate) fn make_directories(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Removes half files that nobody writes any more; says how many.

@@ -10,6 +10,7 @@ mod disk;
 mod half;
 mod object;
 mod parts;
+mod shelf;
 mod tls;
 mod transport;
 
