@@ -1,6 +1,7 @@
 //! The loop: waits for events, gives each call its turn, sends what is due.
 
 mod children;
+mod entrance;
 mod host;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use crate::call::{Call, Work};
 use crate::calls::Calls;
 use crate::channel::{Means, Turn, Watched};
 use crate::connection::{Candidate, Connection};
+use entrance::Entrance;
 use crate::{sys, tree};
 
 /// Events taken at a time.
@@ -32,7 +34,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Subject {
-    Listener = 0,
+    Entrance = 0,
     Children = 1,
     ConnectionInput = 2,
     ConnectionOutput = 3,
@@ -46,7 +48,7 @@ enum Subject {
 impl Subject {
     fn from_bits(bits: u8) -> Option<Self> {
         Some(match bits {
-            0 => Self::Listener,
+            0 => Self::Entrance,
             1 => Self::Children,
             2 => Self::ConnectionInput,
             3 => Self::ConnectionOutput,
@@ -72,6 +74,8 @@ impl Subject {
 pub(crate) enum Door {
     /// They dial this socket.
     Listener(OwnedFd),
+    /// Their connections come over this socket, one beside each packet.
+    Handed(OwnedFd),
     /// There is one, at these descriptors; when it leaves, all is over.
     Stream(OwnedFd, OwnedFd),
 }
@@ -84,7 +88,7 @@ pub(crate) struct Server {
     pub(crate) open_files: Rlimit,
     epoll: OwnedFd,
     children: OwnedFd,
-    listener: Option<OwnedFd>,
+    entrance: Option<Entrance>,
     /// Kept so that a host can dial when all other descriptors are in use.
     reserved: Vec<OwnedFd>,
     candidate: Option<Candidate>,
@@ -108,7 +112,7 @@ impl Server {
             open_files,
             epoll,
             children,
-            listener: None,
+            entrance: None,
             reserved: Vec::new(),
             candidate: None,
             connection: None,
@@ -119,12 +123,8 @@ impl Server {
             over: false,
         };
         match door {
-            Door::Listener(listener) => {
-                rustix::io::ioctl_fionbio(&listener, true)?;
-                epoll::add(&server.epoll, &listener, Subject::Listener.plain(), flags)?;
-                server.reserve();
-                server.listener = Some(listener);
-            }
+            Door::Listener(socket) => server.open(Entrance { socket, handed: false })?,
+            Door::Handed(socket) => server.open(Entrance { socket, handed: true })?,
             Door::Stream(input, output) => server.greet(input, output),
         }
         Ok(server)
@@ -185,7 +185,7 @@ impl Server {
     fn note(&mut self, data: u64) {
         let Some(subject) = Subject::from_bits((data & 0xff) as u8) else { return };
         match subject {
-            Subject::Listener => self.accept(),
+            Subject::Entrance => self.accept(),
             Subject::Children => self.reap(),
             Subject::ConnectionInput => {
                 if let Some(connection) = &mut self.connection {

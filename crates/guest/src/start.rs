@@ -12,8 +12,8 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, getpid};
 use crate::server::{Door, Server};
 use crate::sys;
 
-/// The descriptor of the listening socket that the starter leaves.
-const LISTENER: i32 = 3;
+/// The descriptor of the socket that the starter leaves.
+const SOCKET: i32 = 3;
 
 /// The environment variable that names the workspace, and where it is otherwise.
 const WORKSPACE: &str = "COFFERDAM_WORKSPACE";
@@ -25,6 +25,9 @@ pub enum Serve {
     /// Hosts that dial the listening Unix socket at descriptor 3, one after the
     /// other, for ever.
     Listener,
+    /// Hosts whose connections are handed over the packet socket at descriptor 3,
+    /// one after the other, for ever.
+    Handed,
     /// The one host at stdin and stdout, until it leaves.
     Stdio,
 }
@@ -48,7 +51,8 @@ fn try_run(serve: Serve) -> Result<(), Errno> {
         rustix::process::set_child_subreaper(Some(getpid()))?;
     }
     let door = match serve {
-        Serve::Listener => Door::Listener(take(LISTENER)?),
+        Serve::Listener => Door::Listener(take(SOCKET)?),
+        Serve::Handed => Door::Handed(take(SOCKET)?),
         Serve::Stdio => Door::Stream(take(0)?, take(1)?),
     };
     occupy_first_descriptors()?;
@@ -60,7 +64,7 @@ fn try_run(serve: Serve) -> Result<(), Errno> {
 /// Moves an inherited descriptor away from the first few.
 fn take(fd: i32) -> Result<OwnedFd, Errno> {
     let inherited = sys::inherited(fd).ok_or(Errno::BADF)?;
-    rustix::io::fcntl_dupfd_cloexec(&inherited, LISTENER + 1)
+    rustix::io::fcntl_dupfd_cloexec(&inherited, SOCKET + 1)
 }
 
 /// Opens nothing at 0 to 3, so that no other descriptor ever gets one of these
@@ -70,8 +74,8 @@ fn occupy_first_descriptors() -> Result<(), Errno> {
     // to wait for that.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let nothing = openat(CWD, "/dev/null", flags, Mode::empty())?;
-    let nothing = rustix::io::fcntl_dupfd_cloexec(&nothing, LISTENER + 1)?;
-    for target in 0..=LISTENER {
+    let nothing = rustix::io::fcntl_dupfd_cloexec(&nothing, SOCKET + 1)?;
+    for target in 0..=SOCKET {
         sys::duplicate_to(std::os::fd::AsFd::as_fd(&nothing), target)?;
     }
     Ok(())

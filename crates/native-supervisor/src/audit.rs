@@ -3,12 +3,16 @@
 //! Each reported call waits until it is answered, so answering is quick and
 //! always "go on". Who did it is found by climbing from the process to its
 //! monitor, a child of the guest that bears the call's name.
+//!
+//! The latest records are held here, those before them are in a file: most
+//! sandboxes never do enough for one.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -22,8 +26,9 @@ use crate::sys::{self, Notification};
 /// The trail is cut at this size.
 const MAX_TRAIL: u64 = 64 << 20;
 
-/// Records are written together once there is this much of them.
-const BATCH: usize = 64 << 10;
+/// Records go to the file together, once there is this much of them. They fit
+/// into a message of the supervisor's.
+const BATCH: usize = 32 << 10;
 
 /// How long it is remembered whose a process is. Process numbers come round
 /// again, but not this soon.
@@ -42,14 +47,18 @@ pub struct Auditor {
     init: u32,
     path: PathBuf,
     trail: Option<File>,
-    pending: Vec<u8>,
-    written: u64,
+    /// Bytes in the file.
+    filed: u64,
+    /// What comes after those.
+    held: Vec<u8>,
+    /// No more is written down.
+    full: bool,
     known: HashMap<u32, (Instant, Option<CallId>)>,
 }
 
 impl Auditor {
     /// Begins a trail, of the sandbox whose first process is `init`. The file at
-    /// `path` is made when there is something to write.
+    /// `path` is made when there is more than can be held.
     #[must_use]
     pub fn new(listener: OwnedFd, init: u32, path: PathBuf) -> Self {
         sys::notify_synchronously(listener.as_fd());
@@ -58,8 +67,9 @@ impl Auditor {
             init,
             path,
             trail: None,
-            pending: Vec::new(),
-            written: 0,
+            filed: 0,
+            held: Vec::new(),
+            full: false,
             known: HashMap::new(),
         }
     }
@@ -82,35 +92,41 @@ impl Auditor {
         }
     }
 
-    /// Writes down everything so far.
-    pub fn flush(&mut self) {
-        if self.trail.is_none() {
-            self.trail = File::create(&self.path).ok();
-        }
-        // A trail that cannot be written is not worth ending the work it
-        // describes; the reader sees that it stops.
-        if let Some(trail) = &mut self.trail {
-            ignore(trail.write_all(&self.pending));
-        }
-        self.pending.clear();
+    /// The trail so far: so many bytes of the file, and then these.
+    #[must_use]
+    pub fn trail(&self) -> (u64, &[u8]) {
+        (self.filed, &self.held)
     }
 
     fn write(&mut self, record: &AuditRecord) {
-        if self.written >= MAX_TRAIL {
+        if self.full || encode_record(record, &mut self.held).is_err() {
             return;
         }
-        let before = self.pending.len();
-        if encode_record(record, &mut self.pending).is_err() {
-            return;
+        if self.filed + self.held.len() as u64 >= MAX_TRAIL {
+            self.end_trail(record);
+        } else if self.held.len() >= BATCH && self.file_held().is_err() {
+            // A trail that cannot be kept is not worth ending the work it
+            // describes; but the reader sees that it stops.
+            self.held.clear();
+            self.end_trail(record);
         }
-        self.written += (self.pending.len() - before) as u64;
-        if self.written >= MAX_TRAIL {
-            let end = AuditRecord { act: AuditAct::Truncated, ..record.clone() };
-            ignore(encode_record(&end, &mut self.pending));
-        }
-        if self.pending.len() >= BATCH {
-            self.flush();
-        }
+    }
+
+    fn end_trail(&mut self, last: &AuditRecord) {
+        let end = AuditRecord { act: AuditAct::Truncated, ..last.clone() };
+        ignore(encode_record(&end, &mut self.held));
+        self.full = true;
+    }
+
+    fn file_held(&mut self) -> io::Result<()> {
+        let trail = match &mut self.trail {
+            Some(trail) => trail,
+            none => none.insert(File::create(&self.path)?),
+        };
+        trail.write_all_at(&self.held, self.filed)?;
+        self.filed += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
     }
 
     /// Whose call a process belongs to: the one its ancestor among the guest's
@@ -265,6 +281,50 @@ mod tests {
         assert_eq!(call_of_name("1z"), Some(CallId(71)));
         assert_eq!(call_of_name("at"), Some(CallId(389)));
         assert_eq!(call_of_name("no name"), None);
+    }
+
+    fn auditor(path: PathBuf) -> Auditor {
+        Auditor::new(File::open("/dev/null").unwrap().into(), 1, path)
+    }
+
+    fn executed(name: &str) -> AuditRecord {
+        let act = AuditAct::Executed { path: name.to_owned() };
+        AuditRecord { at_us: 0, call: None, pid: 1, act }
+    }
+
+    fn acts(filed: &[u8], held: &[u8]) -> Vec<AuditAct> {
+        let mut decoder = cofferdam_guest_protocol::RecordDecoder::default();
+        decoder.push(filed);
+        decoder.push(held);
+        std::iter::from_fn(|| decoder.next_record::<AuditRecord>().unwrap())
+            .map(|record| record.act)
+            .collect()
+    }
+
+    #[test]
+    fn a_short_trail_is_held_and_of_a_long_one_the_end() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("trail");
+        let mut auditor = auditor(path.clone());
+        auditor.write(&executed("first"));
+        assert!(auditor.trail().0 == 0 && !path.exists());
+        let count = 2 * BATCH / 16;
+        (1..count).for_each(|number| auditor.write(&executed(&format!("program {number}"))));
+        let (filed, held) = auditor.trail();
+        let file = fs::read(&path).unwrap();
+        assert_eq!(file.len() as u64, filed);
+        assert!(held.len() < BATCH + 100);
+        let acts = acts(&file, held);
+        assert_eq!((acts.len(), &acts[0]), (count, &executed("first").act));
+    }
+
+    #[test]
+    fn a_trail_that_cannot_be_kept_says_that_it_stops() {
+        let mut auditor = auditor("/proc/none/trail".into());
+        let count = 2 * BATCH / 16;
+        (0..count).for_each(|number| auditor.write(&executed(&format!("program {number}"))));
+        let (filed, held) = auditor.trail();
+        assert_eq!((filed, acts(&[], held)), (0, vec![AuditAct::Truncated]));
     }
 
     #[test]

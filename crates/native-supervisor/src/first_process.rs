@@ -53,7 +53,7 @@ pub(crate) fn live(
 /// Is the guest, until there is nothing to serve.
 #[must_use]
 pub fn run_guest() -> ExitCode {
-    cofferdam_guest::run(cofferdam_guest::Serve::Listener)
+    cofferdam_guest::run(cofferdam_guest::Serve::Handed)
 }
 
 impl FirstProcess<'_> {
@@ -67,7 +67,7 @@ impl FirstProcess<'_> {
         let (plan, _) = self.receive::<Plan>()?;
         let (go, beside) = self.receive::<Go>()?;
         let mut beside = beside.into_iter();
-        let listener = beside.next().ok_or_else(|| Failure::new("the socket is missing"))?;
+        let socket = beside.next().ok_or_else(|| Failure::new("the socket is missing"))?;
         let prepared = Prepared {
             base: if go.base { beside.next() } else { None },
             image: if go.image { beside.next() } else { None },
@@ -75,7 +75,7 @@ impl FirstProcess<'_> {
         };
         match (&plan.workspace, beside.next(), beside.next()) {
             (WorkspacePlan::Fork(lower), Some(user), Some(mounts)) => {
-                self.fork(&plan, lower, Lent { user, mounts }, listener)
+                self.fork(&plan, lower, Lent { user, mounts }, socket)
             }
             (WorkspacePlan::Fork(_), ..) => {
                 Err(Failure::new("a fork without namespaces to begin from"))
@@ -83,7 +83,7 @@ impl FirstProcess<'_> {
             _ => {
                 let vault = room::build(&plan, self.identity, prepared)?;
                 let hold = self.join()?;
-                self.finish(&plan, hold, listener, vault)
+                self.finish(&plan, hold, socket, vault)
             }
         }
     }
@@ -108,7 +108,7 @@ impl FirstProcess<'_> {
         plan: &Plan,
         lower: &[String],
         lent: Lent,
-        listener: OwnedFd,
+        socket: OwnedFd,
     ) -> Result<(), Failure> {
         let hold = self.join()?;
         enter(&lent)?;
@@ -124,7 +124,7 @@ impl FirstProcess<'_> {
                 wire::send(self.supervisor, &Progress::Born(pid), &[child.as_fd()])
                     .step("announce the first process")?;
                 rustix::io::write(&announce, b"!").step("let the first process go on")?;
-                drop((listener, announced, announce));
+                drop((socket, announced, announce));
                 self.close_socket();
                 wait(&child)?;
                 std::process::exit(0);
@@ -136,7 +136,7 @@ impl FirstProcess<'_> {
                 if !reads(&announced) {
                     return Err(Failure::new("whoever made the first process is gone"));
                 }
-                self.finish(plan, hold, listener, vault)
+                self.finish(plan, hold, socket, vault)
             }
         }
     }
@@ -154,7 +154,7 @@ impl FirstProcess<'_> {
         &self,
         plan: &Plan,
         hold: [bool; 3],
-        listener: OwnedFd,
+        socket: OwnedFd,
         vault: Vault,
     ) -> Result<(), Failure> {
         // Only now: the namespace takes the groups the process is in as its root.
@@ -181,14 +181,14 @@ impl FirstProcess<'_> {
         for number in 0..GUEST_SOCKET {
             sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
         }
-        sys::place_descriptor(listener.as_fd(), GUEST_SOCKET)
+        sys::place_descriptor(socket.as_fd(), GUEST_SOCKET)
             .step("hand over the guest's socket")?;
         if !self.identity.enters_guest() {
             sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
             return Err(sys::execute(self.own_program.as_fd(), GUEST_NAME)).step("start the guest");
         }
         // Their descriptors are closed all at once, and must not be closed again.
-        std::mem::forget((listener, vault, proxy, null));
+        std::mem::forget((socket, vault, proxy, null));
         sys::close_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
         // An executed one would spend half a millisecond on what its C library does
         // before it begins.

@@ -21,11 +21,8 @@ use crate::wire::{Plan, VERSION, WorkspacePlan};
 /// plan is needed after the supervisor's death.
 pub const PLAN: &str = "plan";
 
-/// The audit trail.
+/// The audit trail, where it is long.
 pub const TRAIL: &str = "audit";
-
-/// The guest's socket.
-pub const GUEST: &str = "guest.sock";
 
 /// The supervisor's socket.
 pub const CONTROL: &str = "control.sock";

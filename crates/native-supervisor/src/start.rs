@@ -186,7 +186,7 @@ impl Newborn {
         &self,
         plan: &Plan,
         identity: Identity,
-        listener: OwnedFd,
+        socket: OwnedFd,
         store: Option<&OnDisk>,
         lent: Option<&Lent>,
     ) -> Result<(), Failure> {
@@ -197,7 +197,7 @@ impl Newborn {
             None => (None, None),
         };
         let go = Go { base: base.is_some(), image: image.is_some(), changes };
-        let mut beside = vec![listener.as_fd()];
+        let mut beside = vec![socket.as_fd()];
         beside.extend(base.iter().chain(image).map(AsFd::as_fd));
         beside.extend(lent.iter().flat_map(|lent| [lent.user.as_fd(), lent.mounts.as_fd()]));
         wire::send(&self.progress, plan, &[]).step("tell the first process the plan")?;

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
-    socket_with,
+    socket_with, socketpair,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
 
@@ -33,8 +33,7 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// How long the first process may take to become the guest.
 const START: Duration = Duration::from_secs(30);
 
-/// After this time records are written down and memory is given back, though
-/// nobody asks for it.
+/// After this time without anything to do memory is given back.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// At most this many hosts are attached at once.
@@ -115,6 +114,7 @@ struct Supervisor {
     workspace: Workspace,
     auditor: Option<Auditor>,
     proxy: Option<OwnedFd>,
+    guest: GuestDoor,
     door: Option<OwnedFd>,
     /// Freed before the claim: whoever gets that may find what this sandbox left.
     _lock: OwnedFd,
@@ -146,7 +146,10 @@ impl Supervisor {
         match Self::build(&plan, descriptors, ground, &mut newborn, &mut groups, host) {
             Ok((supervisor, ready)) => {
                 let supervisor = Self { groups, ..supervisor };
-                match wire::send(host, &ready, &[]).step("report to the host") {
+                let reported = supervisor.guest.dial().and_then(|connection| {
+                    wire::send(host, &ready, &[connection.as_fd()]).step("report to the host")
+                });
+                match reported {
                     Ok(()) => Ok(supervisor),
                     // Nobody has heard of it, so nobody would end it.
                     Err(failure) => {
@@ -194,9 +197,9 @@ impl Supervisor {
             remains::keep_plan(plan)?;
         }
         let store = store::make(plan, identity)?;
-        let listener = listen_at(remains::GUEST, SocketType::STREAM)?;
+        let (guest, socket) = GuestDoor::make()?;
         let door = match plan.linger_ms {
-            Some(_) => Some(listen_at(remains::CONTROL, SocketType::SEQPACKET)?),
+            Some(_) => Some(listen_at(remains::CONTROL)?),
             None => None,
         };
         let newborn = match newborn.take() {
@@ -214,7 +217,7 @@ impl Supervisor {
         };
         let mut parts = Parts::default();
         let followed = newborn
-            .tell(plan, identity, listener, store.as_ref(), lent.as_ref())
+            .tell(plan, identity, socket, store.as_ref(), lent.as_ref())
             .and_then(|()| {
                 // While the first process builds its room.
                 if groups.kind() == GroupKind::None {
@@ -256,6 +259,7 @@ impl Supervisor {
             workspace: Workspace::new(vault, identity, namespaces),
             auditor: parts.auditor,
             proxy: parts.proxy,
+            guest,
             door,
             _lock: lock,
             claim,
@@ -276,7 +280,6 @@ impl Supervisor {
                 break;
             }
             if quiet_at.is_some_and(|at| now >= at) {
-                self.auditor.iter_mut().for_each(Auditor::flush);
                 quiet_at = None;
                 sys::give_back_code();
             }
@@ -348,11 +351,18 @@ impl Supervisor {
             wire::send(host, report, beside).step("answer the host")
         };
         match order {
-            Order::Describe => answer(&Report::Ready(self.built.clone()), &[]),
+            Order::Describe => {
+                let connection = self.guest.dial()?;
+                answer(&Report::Ready(self.built.clone()), &[connection.as_fd()])
+            }
+            Order::Dial => match self.guest.dial() {
+                Ok(connection) => answer(&Report::Dialled(Ok(())), &[connection.as_fd()]),
+                Err(failure) => answer(&Report::Dialled(Err(failure)), &[]),
+            },
             Order::OomKills => answer(&Report::OomKills(self.groups.oom_kills()), &[]),
-            Order::WriteAudit => {
-                self.auditor.iter_mut().for_each(Auditor::flush);
-                answer(&Report::AuditWritten, &[])
+            Order::Audit => {
+                let (filed, held) = self.auditor.as_ref().map(Auditor::trail).unwrap_or_default();
+                answer(&Report::Audit(filed, held.to_vec()), &[])
             }
             Order::Snapshot => {
                 let auditor = &mut self.auditor;
@@ -416,6 +426,29 @@ impl Supervisor {
             ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
         }
         code
+    }
+}
+
+/// The way to the guest: the other ends of connections go over this socket.
+struct GuestDoor(OwnedFd);
+
+impl GuestDoor {
+    /// Makes it; beside it the socket that is the guest's.
+    fn make() -> Result<(Self, OwnedFd), Failure> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .step("make a socket pair")?;
+        Ok((Self(here), there))
+    }
+
+    /// One more connection to the guest. One that is frozen gets it later; one that
+    /// takes none for long is not waited for.
+    fn dial(&self) -> Result<OwnedFd, Failure> {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .step("make a socket pair")?;
+        wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
+        Ok(here)
     }
 }
 
@@ -509,7 +542,8 @@ fn attend_waiting(auditor: &mut Auditor) {
     }
 }
 
-fn listen_at(name: &str, kind: SocketType) -> Result<OwnedFd, Failure> {
+fn listen_at(name: &str) -> Result<OwnedFd, Failure> {
+    let kind = SocketType::SEQPACKET;
     let socket =
         socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).step("make a socket")?;
     let address = SocketAddrUnix::new(Path::new(name)).step("name a socket")?;

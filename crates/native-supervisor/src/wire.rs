@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The version of these messages.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// No packet is longer than this.
 const MAX_PACKET: usize = 64 << 10;
@@ -122,11 +122,13 @@ pub enum RootPlan {
 pub enum Order {
     /// What did the sandbox get? Answer: [`Report::Ready`].
     Describe,
+    /// One more connection to the guest. Answer: [`Report::Dialled`].
+    Dial,
     /// How many processes were killed for lack of memory? Answer:
     /// [`Report::OomKills`].
     OomKills,
-    /// Write down all records so far. Answer: [`Report::AuditWritten`].
-    WriteAudit,
+    /// What was recorded so far? Answer: [`Report::Audit`].
+    Audit,
     /// Freeze the workspace's present state. Answer: [`Report::Snapshot`].
     Snapshot,
     /// Lend what a fork of snapshot N needs. Answer: [`Report::Lent`].
@@ -142,14 +144,16 @@ pub enum Order {
 /// What a supervisor says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The guest runs.
+    /// The guest runs. Beside it a connection to the guest.
     Ready(Built),
+    /// To [`Order::Dial`]; beside it the connection, if there is one.
+    Dialled(Result<(), Failure>),
     /// The sandbox could not be made; nothing of it is left.
     Failed(Failure),
     /// To [`Order::OomKills`].
     OomKills(u64),
-    /// To [`Order::WriteAudit`].
-    AuditWritten,
+    /// To [`Order::Audit`]: so many bytes of the trail's file, and then these.
+    Audit(u64, Vec<u8>),
     /// To [`Order::Snapshot`].
     Snapshot(Result<u32, Failure>),
     /// To [`Order::Lend`]: the layers; beside it the user and the mount

@@ -111,12 +111,12 @@ impl Native {
         let (control, child) = self.start(&plan, &beside).await?;
         let path = state.hand_over();
         let built = match control.answer().await {
-            Ok((Report::Ready(built), _)) => built,
+            Ok((Report::Ready(built), connection)) => (built, connection.into_iter().next()),
             Ok((Report::Failed(failure), _)) => return Err(explain::failure(&failure, &plan)),
             Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
             Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
         };
-        let room = self.hold(spec.id, path, control, &built, &spec.limits, &spec.network);
+        let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
         let room = NativeRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
@@ -285,7 +285,7 @@ impl Native {
         id: SandboxId,
         path: PathBuf,
         control: Control,
-        built: &Built,
+        (built, first): (Built, Option<OwnedFd>),
         limits: &Limits,
         network: &Network,
     ) -> Result<NativeRoom, OpenError> {
@@ -309,8 +309,8 @@ impl Native {
         self.remember(id, &control);
         Ok(NativeRoom {
             id,
-            handle: state::handle(&path).map_err(step("open the sandbox's directory"))?,
-            isolation: describe::isolation(built, limits, network),
+            first: Mutex::new(first),
+            isolation: describe::isolation(&built, limits, network),
             state: path,
             control,
             egress,
@@ -332,12 +332,12 @@ impl Native {
             .map_err(|_| gone())?;
         let control = Control::new(socket).map_err(|_| gone())?;
         let built = match control.ask(Order::Describe).await {
-            Ok((Report::Ready(built), _)) => built,
+            Ok((Report::Ready(built), connection)) => (built, connection.into_iter().next()),
             Ok(_) => return Err(gone()),
             Err(RoomError::Refused(cause)) => return Err(unusable(&cause)),
             Err(_) => return Err(gone()),
         };
-        self.hold(id, path, control, &built, &plan.limits, &plan.reach).await
+        self.hold(id, path, control, built, &plan.limits, &plan.reach).await
     }
 }
 

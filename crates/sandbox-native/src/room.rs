@@ -1,10 +1,10 @@
 //! One native sandbox, held by this process.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{Order, Report};
 use cofferdam_sandbox::{GuestStream, Isolation, Room, RoomError, Snapshot};
 use cofferdam_types::{AuditRecord, SandboxId};
@@ -22,7 +22,8 @@ use crate::trail;
 pub(crate) struct NativeRoom {
     pub(crate) id: SandboxId,
     pub(crate) state: PathBuf,
-    pub(crate) handle: OwnedFd,
+    /// A connection to the guest that nobody has used yet.
+    pub(crate) first: Mutex<Option<OwnedFd>>,
     pub(crate) isolation: Isolation,
     pub(crate) control: Arc<Control>,
     pub(crate) egress: Option<Egress>,
@@ -30,6 +31,19 @@ pub(crate) struct NativeRoom {
 }
 
 impl NativeRoom {
+    async fn dial_again(&self) -> Result<OwnedFd, RoomError> {
+        match self.control.ask(Order::Dial).await? {
+            (Report::Dialled(Ok(())), connection) => connection
+                .into_iter()
+                .next()
+                .ok_or_else(|| RoomError::Refused("the supervisor gave no connection".to_owned())),
+            (Report::Dialled(Err(failure)), _) => {
+                Err(RoomError::Gone(format!("its guest takes no connection ({failure})")))
+            }
+            (other, _) => Err(Self::unexpected(&other)),
+        }
+    }
+
     fn unexpected(report: &Report) -> RoomError {
         match report {
             Report::Closed(outcome) => RoomError::Gone(match outcome {
@@ -59,10 +73,16 @@ impl Room for NativeRoom {
 
     fn dial(&self) -> BoxFuture<'_, Result<GuestStream, RoomError>> {
         async {
-            let path = format!("/proc/self/fd/{}/{}", self.handle.as_raw_fd(), remains::GUEST);
-            let stream = UnixStream::connect(path)
-                .await
-                .map_err(|error| RoomError::Gone(format!("its guest does not listen ({error})")))?;
+            let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let connection = match first {
+                Some(connection) => connection,
+                None => self.dial_again().await?,
+            };
+            let step = "speak with the guest".to_owned();
+            let stream = rustix::io::ioctl_fionbio(&connection, true)
+                .map_err(io::Error::from)
+                .and_then(|()| UnixStream::from_std(connection.into()))
+                .map_err(|source| RoomError::Step { step, source })?;
             Ok(Box::new(stream) as GuestStream)
         }
         .boxed()
@@ -91,10 +111,12 @@ impl Room for NativeRoom {
 
     fn audit(&self) -> BoxFuture<'_, Result<Vec<AuditRecord>, RoomError>> {
         async {
-            match self.control.ask(Order::WriteAudit).await? {
-                (Report::AuditWritten, _) => trail::read(&self.state).map_err(|source| {
-                    RoomError::Step { step: "read the audit trail".to_owned(), source }
-                }),
+            match self.control.ask(Order::Audit).await? {
+                (Report::Audit(filed, held), _) => trail::read(&self.state, filed, &held)
+                    .map_err(|source| {
+                        let step = "read the audit trail".to_owned();
+                        RoomError::Step { step, source }
+                    }),
                 (other, _) => Err(Self::unexpected(&other)),
             }
         }

@@ -2,7 +2,7 @@
 //! did.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use cofferdam_guest_protocol::{RecordDecoder, encode_record};
@@ -12,21 +12,27 @@ use cofferdam_types::AuditRecord;
 /// The proxy's part of the trail.
 const EGRESS: &str = "egress";
 
-/// All records of a sandbox so far, in order of time.
-pub(crate) fn read(state: &Path) -> io::Result<Vec<AuditRecord>> {
-    let mut records = read_part(&state.join(remains::TRAIL))?;
-    records.extend(read_part(&state.join(EGRESS))?);
+/// All records of a sandbox so far, in order of time: those in so many bytes of
+/// the supervisor's file, those that it still holds, and the proxy's.
+pub(crate) fn read(state: &Path, filed: u64, held: &[u8]) -> io::Result<Vec<AuditRecord>> {
+    let mut bytes = Vec::new();
+    if filed > 0 {
+        // What was added to the file since is among those held.
+        File::open(state.join(remains::TRAIL))?.take(filed).read_to_end(&mut bytes)?;
+    }
+    bytes.extend_from_slice(held);
+    let mut records = decode(&bytes)?;
+    match fs::read(state.join(EGRESS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        egress => records.extend(decode(&egress?)?),
+    }
     records.sort_by_key(|record| record.at_us);
     Ok(records)
 }
 
-fn read_part(path: &Path) -> io::Result<Vec<AuditRecord>> {
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other?,
-    };
+fn decode(bytes: &[u8]) -> io::Result<Vec<AuditRecord>> {
     let mut decoder = RecordDecoder::default();
-    decoder.push(&bytes);
+    decoder.push(bytes);
     let mut records = Vec::new();
     while let Some(record) = decoder.next_record().map_err(io::Error::other)? {
         records.push(record);
@@ -53,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_are_read_in_order_of_time() {
+    fn all_parts_are_read_once_and_in_order_of_time() {
         let state = tempfile::tempdir().unwrap();
         let record = |at_us: u64, path: &str| AuditRecord {
             at_us,
@@ -63,17 +69,21 @@ mod tests {
         };
         let mut trail = File::create(state.path().join(remains::TRAIL)).unwrap();
         append(&mut trail, &record(1, "first")).unwrap();
-        append(&mut trail, &record(3, "third")).unwrap();
+        let filed = trail.metadata().unwrap().len();
+        let mut held = Vec::new();
+        encode_record(&record(3, "third"), &mut held).unwrap();
+        // Meanwhile the supervisor has filed what it had told.
+        trail.write_all(&held).unwrap();
         let mut egress = open_egress(state.path()).unwrap();
         append(&mut egress, &record(2, "second")).unwrap();
         let times: Vec<u64> =
-            read(state.path()).unwrap().iter().map(|record| record.at_us).collect();
+            read(state.path(), filed, &held).unwrap().iter().map(|record| record.at_us).collect();
         assert_eq!(times, [1, 2, 3]);
     }
 
     #[test]
     fn a_sandbox_without_a_trail_has_an_empty_one() {
         let state = tempfile::tempdir().unwrap();
-        assert_eq!(read(state.path()).unwrap(), Vec::new());
+        assert_eq!(read(state.path(), 0, &[]).unwrap(), Vec::new());
     }
 }

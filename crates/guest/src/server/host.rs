@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
 
+use super::entrance::Entrance;
 use super::{Server, Subject};
 use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
 
@@ -19,12 +19,21 @@ const RESERVED: usize = 2;
 const READS: usize = 4;
 
 impl Server {
+    /// Lets hosts in from here on.
+    pub(super) fn open(&mut self, entrance: Entrance) -> Result<(), Errno> {
+        rustix::io::ioctl_fionbio(&entrance.socket, true)?;
+        let flags = EventFlags::IN | EventFlags::ET;
+        epoll::add(&self.epoll, &entrance.socket, Subject::Entrance.plain(), flags)?;
+        self.reserve();
+        self.entrance = Some(entrance);
+        Ok(())
+    }
+
     pub(super) fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = &self.listener else { return };
+            let Some(entrance) = &self.entrance else { return };
             self.reserved.clear();
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let accepted = rustix::net::accept_with(listener, flags).and_then(|socket| {
+            let accepted = entrance.next().and_then(|socket| {
                 let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
                 Ok((socket, output))
             });
@@ -64,7 +73,7 @@ impl Server {
 
     fn lose_candidate(&mut self) {
         self.candidate = None;
-        self.over |= self.listener.is_none();
+        self.over |= self.entrance.is_none();
     }
 
     pub(super) fn listen_to_candidate(&mut self) {
@@ -80,7 +89,7 @@ impl Server {
                 if self.watch_connection(&connection).is_ok() {
                     self.connection = Some(connection);
                 } else {
-                    self.over |= self.listener.is_none();
+                    self.over |= self.entrance.is_none();
                 }
             }
         }
@@ -110,7 +119,7 @@ impl Server {
         for slot in slots {
             self.give_turn(slot);
         }
-        self.over |= self.listener.is_none();
+        self.over |= self.entrance.is_none();
     }
 
     pub(super) fn receive(&mut self) {
