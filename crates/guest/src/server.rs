@@ -18,8 +18,8 @@ use crate::call::{Call, Work};
 use crate::calls::Calls;
 use crate::channel::{Means, Turn, Watched};
 use crate::connection::{Candidate, Connection};
-use entrance::Entrance;
 use crate::{sys, tree};
+use entrance::Entrance;
 
 /// Events taken at a time.
 const EVENTS: usize = 64;
