@@ -68,7 +68,7 @@ const QUICK: Scale = Scale { span: Duration::from_millis(300), jobs: 100, follow
 /// Rounds of a quick run.
 const QUICK_ROUNDS: usize = 2;
 
-/// How many jobs are done at once in the second burst: as many as keep two CPUs
+/// How many jobs are done at once in every other burst: as many as keep two CPUs
 /// busy.
 const FEW_PLACES: &str = "8";
 
@@ -129,10 +129,12 @@ impl ServerBench {
             server_race::run(runtime, places, rounds, &mut Order::new(seed), &go_on)
         })?;
         let mut bursts = Vec::new();
-        for places in [None, Some(FEW_PLACES)] {
-            bursts.extend(self.part(Section::Burst, "a burst", &go_on, || {
-                server_burst::burst(runtime, here, scale.jobs, places)
-            })?);
+        for round in 0..count {
+            for places in [None, Some(FEW_PLACES)] {
+                bursts.extend(self.part(Section::Burst, "a burst", &go_on, || {
+                    server_burst::burst(runtime, here, (round, scale.jobs), places)
+                })?);
+            }
         }
         let queued = self.part(Section::Queued, "waiting jobs", &go_on, || {
             server_burst::queued(runtime, here, scale.jobs)

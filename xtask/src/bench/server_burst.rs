@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What a burst came to.
 pub(super) struct Burst {
-    /// How many at once, in words.
-    pub(super) places: String,
+    /// How many at once, if not as many as the server takes by itself.
+    pub(super) places: Option<String>,
     pub(super) jobs: usize,
     /// Jobs that were acknowledged and are not complete.
     pub(super) lost: usize,
@@ -47,6 +47,11 @@ pub(super) struct Burst {
 }
 
 impl Burst {
+    /// How many at once, in words.
+    pub(super) fn at_once(&self) -> &str {
+        self.places.as_deref().unwrap_or("as usual")
+    }
+
     pub(super) fn a_second(&self) -> f64 {
         count(self.jobs) / self.whole.as_secs_f64().max(f64::MIN_POSITIVE)
     }
@@ -56,12 +61,12 @@ impl Burst {
 pub(super) fn burst(
     runtime: &Runtime,
     (binary, directory): (&Path, &Path),
-    jobs: usize,
+    (round, jobs): (usize, usize),
     places: Option<&str>,
 ) -> anyhow::Result<Burst> {
     let mut options = QUEUE.to_vec();
     options.extend(places.iter().flat_map(|places| ["--jobs", places]));
-    let name = format!("burst-{}", places.unwrap_or("default"));
+    let name = format!("burst-{}-{round}", places.unwrap_or("default"));
     let server = Running::product(binary, directory, &name, &options)?;
     // One beforehand: the first sandbox copies the programs that it needs.
     runtime.block_on(async {
@@ -88,7 +93,7 @@ pub(super) fn burst(
         check(&archive?).with_context(|| format!("the archive of {id}"))?;
     }
     let burst = Burst {
-        places: places.map_or_else(|| "as usual".to_owned(), str::to_owned),
+        places: places.map(str::to_owned),
         jobs,
         lost,
         archives: looked.len(),
