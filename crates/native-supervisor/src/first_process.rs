@@ -181,8 +181,7 @@ impl FirstProcess<'_> {
         for number in 0..GUEST_SOCKET {
             sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
         }
-        sys::place_descriptor(socket.as_fd(), GUEST_SOCKET)
-            .step("hand over the guest's socket")?;
+        sys::place_descriptor(socket.as_fd(), GUEST_SOCKET).step("hand over the guest's socket")?;
         if !self.identity.enters_guest() {
             sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
             return Err(sys::execute(self.own_program.as_fd(), GUEST_NAME)).step("start the guest");

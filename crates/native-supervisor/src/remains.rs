@@ -187,6 +187,7 @@ mod tests {
             reach: Network::None,
             network: NetworkPlan::None,
             workspace: WorkspacePlan::Scratch,
+            owner: None,
             root: RootPlan::Host(Vec::new()),
             linger_ms: None,
             audit: true,

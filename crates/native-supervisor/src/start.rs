@@ -185,12 +185,10 @@ impl Newborn {
     pub fn tell(
         &self,
         plan: &Plan,
-        identity: Identity,
         socket: OwnedFd,
-        store: Option<&OnDisk>,
+        (base, store): (Option<&Base>, Option<&OnDisk>),
         lent: Option<&Lent>,
     ) -> Result<(), Failure> {
-        let base = prepare_base(plan, identity)?;
         let (image, changes) = match store {
             Some(OnDisk::Image(image)) => (Some(image), None),
             Some(OnDisk::Directory(path)) => (None, Some(path.clone())),
@@ -198,7 +196,8 @@ impl Newborn {
         };
         let go = Go { base: base.is_some(), image: image.is_some(), changes };
         let mut beside = vec![socket.as_fd()];
-        beside.extend(base.iter().chain(image).map(AsFd::as_fd));
+        beside.extend(base.map(|base| base.mount.as_fd()));
+        beside.extend(image.map(AsFd::as_fd));
         beside.extend(lent.iter().flat_map(|lent| [lent.user.as_fd(), lent.mounts.as_fd()]));
         wire::send(&self.progress, plan, &[]).step("tell the first process the plan")?;
         wire::send(&self.progress, &go, &beside).step("let the first process go on")
@@ -234,24 +233,50 @@ fn map_ids(pid: u32, identity: Identity) -> Result<(), Failure> {
 
 /// The workspace's directory with its owner shown as `agent`: only root can do
 /// that, and only root needs it, for whom the two differ.
-fn prepare_base(plan: &Plan, identity: Identity) -> Result<Option<OwnedFd>, Failure> {
-    let Some(path) = plan.workspace.base() else { return Ok(None) };
-    if identity != Identity::OwnRange {
-        return Ok(None);
+#[derive(Debug)]
+pub struct Base {
+    mount: OwnedFd,
+    /// Its owner.
+    pub owner: (u32, u32),
+    /// The namespace that says so, if it had to be made.
+    pub made: Option<OwnedFd>,
+}
+
+impl Base {
+    /// Prepares it, where there is one. `namespace` belongs to the plan's owner.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn prepare(
+        plan: &Plan,
+        identity: Identity,
+        namespace: Option<OwnedFd>,
+    ) -> Result<Option<Self>, Failure> {
+        let Some(path) = plan.workspace.base() else { return Ok(None) };
+        if identity != Identity::OwnRange {
+            return Ok(None);
+        }
+        let stat = rustix::fs::stat(path).step_with(|| format!("look at {}", path.display()))?;
+        let owner = (stat.st_uid, stat.st_gid);
+        let mount = mounts::copy_of_one(path)?;
+        let made = match namespace {
+            Some(namespace) if plan.owner == Some(owner) => {
+                mounts::map_owners(mount.as_fd(), namespace.as_fd())?;
+                None
+            }
+            _ => {
+                let namespace = owner_namespace(owner, identity.agent_outside())?;
+                mounts::map_owners(mount.as_fd(), namespace.as_fd())?;
+                Some(namespace)
+            }
+        };
+        Ok(Some(Self { mount, owner, made }))
     }
-    let stat = rustix::fs::stat(path).step_with(|| format!("look at {}", path.display()))?;
-    let agent = identity.agent_outside();
-    let owners = owner_namespace(
-        &format!("{} {agent} 1\n", stat.st_uid),
-        &format!("{} {agent} 1\n", stat.st_gid),
-    )?;
-    let base = mounts::copy_of_one(path)?;
-    mounts::map_owners(base.as_fd(), owners.as_fd())?;
-    Ok(Some(base))
 }
 
 /// A user namespace that only serves to say who is who.
-fn owner_namespace(uid_map: &str, gid_map: &str) -> Result<OwnedFd, Failure> {
+fn owner_namespace((user, group): (u32, u32), agent: u32) -> Result<OwnedFd, Failure> {
+    let [uid_map, gid_map] = [user, group].map(|id| format!("{id} {agent} 1\n"));
     let cloned = sys::clone_process(libc::CLONE_NEWUSER as u64, None)
         .step("make a namespace for the workspace's owner")?;
     let (pid, child) = match cloned {

@@ -22,7 +22,7 @@ use crate::procfs;
 use crate::remains;
 use crate::room::Vault;
 use crate::snapshot::Workspace;
-use crate::start::{self, Birth, Lent, Newborn, Progress};
+use crate::start::{self, Base, Birth, Lent, Newborn, Progress};
 use crate::store::{self, OnDisk};
 use crate::sys;
 use crate::wire::{self, Built, GroupKind, Keep, Order, Plan, Report, WorkspacePlan};
@@ -130,6 +130,7 @@ struct Parts {
     init: Option<(u32, OwnedFd)>,
     vault: Option<Vault>,
     proxy: Option<OwnedFd>,
+    base: Option<Base>,
     landlock: u32,
     auditor: Option<Auditor>,
 }
@@ -144,10 +145,13 @@ impl Supervisor {
     ) -> Result<Self, Failure> {
         let mut groups = Groups::default();
         match Self::build(&plan, descriptors, ground, &mut newborn, &mut groups, host) {
-            Ok((supervisor, ready)) => {
+            Ok((supervisor, owner)) => {
                 let supervisor = Self { groups, ..supervisor };
                 let reported = supervisor.guest.dial().and_then(|connection| {
-                    wire::send(host, &ready, &[connection.as_fd()]).step("report to the host")
+                    let mut beside = vec![connection.as_fd()];
+                    beside.extend(owner.as_ref().map(AsFd::as_fd));
+                    let ready = Report::Ready(supervisor.built.clone());
+                    wire::send(host, &ready, &beside).step("report to the host")
                 });
                 match reported {
                     Ok(()) => Ok(supervisor),
@@ -168,6 +172,8 @@ impl Supervisor {
         }
     }
 
+    /// Makes the sandbox; beside it the namespace of the workspace's owner, if it
+    /// had to be made.
     fn build(
         plan: &Plan,
         descriptors: Vec<OwnedFd>,
@@ -175,11 +181,12 @@ impl Supervisor {
         newborn: &mut Option<Newborn>,
         groups: &mut Groups,
         host: &OwnedFd,
-    ) -> Result<(Self, Report), Failure> {
+    ) -> Result<(Self, Option<OwnedFd>), Failure> {
         // The host's directories, processes and groups are all reached by name.
         rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
         let mut descriptors = descriptors.into_iter();
         let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
+        let owner = if plan.owner.is_some() { descriptors.next() } else { None };
         let (mut claim, mut lent) = (None, None);
         match (&plan.workspace, descriptors.next(), descriptors.next()) {
             (WorkspacePlan::Directory(..), Some(handed_over), _) => {
@@ -216,9 +223,11 @@ impl Supervisor {
             }
         };
         let mut parts = Parts::default();
-        let followed = newborn
-            .tell(plan, identity, socket, store.as_ref(), lent.as_ref())
-            .and_then(|()| {
+        let followed = Base::prepare(plan, identity, owner)
+            .and_then(|base| {
+                let from = (base.as_ref(), store.as_ref());
+                newborn.tell(plan, socket, from, lent.as_ref())?;
+                parts.base = base;
                 // While the first process builds its room.
                 if groups.kind() == GroupKind::None {
                     *groups = Groups::make(&Places::find(), &plan.id, &plan.limits);
@@ -249,10 +258,11 @@ impl Supervisor {
             landlock: parts.landlock,
             own_user_range: identity == Identity::OwnRange,
             audit: parts.auditor.is_some(),
+            owner: parts.base.as_ref().map(|base| base.owner),
         };
         let supervisor = Self {
             plan: plan.clone(),
-            built: built.clone(),
+            built,
             groups: Groups::default(),
             child,
             init_handle,
@@ -265,7 +275,7 @@ impl Supervisor {
             claim,
             linger: Duration::ZERO,
         };
-        Ok((supervisor, Report::Ready(built)))
+        Ok((supervisor, parts.base.and_then(|base| base.made)))
     }
 
     /// Serves hosts and the audit trail until the sandbox is to end.

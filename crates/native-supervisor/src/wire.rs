@@ -30,8 +30,9 @@ const MAX_PACKET: usize = 64 << 10;
 const MAX_DESCRIPTORS: usize = 8;
 
 /// The first message of a host: make this sandbox. Beside it: the lock of the
-/// sandbox's directory, held; then for [`WorkspacePlan::Directory`] the claim on
-/// it, and for a fork what [`Report::Lent`] brought.
+/// sandbox's directory, held; the namespace of [`Plan::owner`], if there is one;
+/// then for [`WorkspacePlan::Directory`] the claim on it, and for a fork what
+/// [`Report::Lent`] brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The sandbox's name.
@@ -50,6 +51,9 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// Where its files come from.
     pub workspace: WorkspacePlan,
+    /// The user and the group whose files an earlier sandbox's namespace of an
+    /// owner shows as the agent's.
+    pub owner: Option<(u32, u32)>,
     /// Where its programs come from.
     pub root: RootPlan,
     /// How long it waits for a host to attach again, in milliseconds, once it was
@@ -144,7 +148,8 @@ pub enum Order {
 /// What a supervisor says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The guest runs. Beside it a connection to the guest.
+    /// The guest runs. Beside it a connection to the guest and, where one was
+    /// made, the namespace of the workspace's owner, for the next plan.
     Ready(Built),
     /// To [`Order::Dial`]; beside it the connection, if there is one.
     Dialled(Result<(), Failure>),
@@ -186,6 +191,8 @@ pub struct Built {
     pub own_user_range: bool,
     /// Acts are recorded.
     pub audit: bool,
+    /// Who owns the workspace's directory, where that had to be mapped.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// Which control groups hold a sandbox's limits.

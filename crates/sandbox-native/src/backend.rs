@@ -22,8 +22,10 @@ use futures_util::future::BoxFuture;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use crate::aside::aside;
+use crate::claim::Tenancies;
 use crate::control::Control;
 use crate::egress::Egress;
+use crate::owners::Owners;
 use crate::reaper::{Reaped, Reaper};
 use crate::room::NativeRoom;
 use crate::{claim, describe, examine, explain, launch, program, reconcile, state};
@@ -34,11 +36,13 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// The native back end.
 pub struct Native {
     home: PathBuf,
+    tenancies: Tenancies,
     patience: Duration,
     weakness: Weakness,
     resolver: Arc<dyn Resolve>,
     supervisor: OnceLock<OwnedFd>,
     reaper: Reaper,
+    owners: Owners,
     /// A supervisor that waits for its plan.
     ready: Mutex<Option<(OwnedFd, Reaped)>>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
@@ -59,12 +63,14 @@ impl Native {
     #[must_use]
     pub fn new(home: PathBuf) -> Self {
         Self {
+            tenancies: Tenancies::new(home.clone()),
             home,
             patience: PATIENCE,
             weakness: Weakness::None,
             resolver: Arc::new(SystemResolver),
             supervisor: OnceLock::new(),
             reaper: Reaper::default(),
+            owners: Owners::default(),
             ready: Mutex::default(),
             held: Mutex::default(),
         }
@@ -105,13 +111,19 @@ impl Native {
         let state = aside(|| state::make(&self.home, spec.id)).map_err(|source| {
             OpenError::Step { step: format!("make a directory in {}", self.home.display()), source }
         })?;
-        let plan = self.plan(&spec, state.path.clone(), workspace)?;
+        let (owner, namespace) = self.owners.of(workspace.base()).unzip();
+        let plan = self.plan(&spec, state.path.clone(), (workspace, owner))?;
         let mut beside = vec![state.lock.as_fd()];
-        beside.extend(with_it.iter().map(AsFd::as_fd));
+        beside.extend(namespace.iter().chain(&with_it).map(AsFd::as_fd));
         let (control, child) = self.start(&plan, &beside).await?;
         let path = state.hand_over();
         let built = match control.answer().await {
-            Ok((Report::Ready(built), connection)) => (built, connection.into_iter().next()),
+            Ok((Report::Ready(built), beside)) => {
+                let mut beside = beside.into_iter();
+                let connection = beside.next();
+                self.owners.remember(built.owner.zip(beside.next()));
+                (built, connection)
+            }
             Ok((Report::Failed(failure), _)) => return Err(explain::failure(&failure, &plan)),
             Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
             Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
@@ -189,7 +201,7 @@ impl Native {
                     Changes::InMemory => Keep::InMemory,
                 };
                 let path = self.directory(path)?;
-                let claim = claim::claim(&self.home, &path, self.patience).await?;
+                let claim = claim::claim(&self.tenancies, &path, self.patience).await?;
                 (WorkspacePlan::Directory(path, keep), vec![claim.into()])
             }
             Workspace::View(path) => (WorkspacePlan::View(self.directory(path)?), Vec::new()),
@@ -204,7 +216,7 @@ impl Native {
         &self,
         spec: &Spec,
         state: PathBuf,
-        workspace: WorkspacePlan,
+        (workspace, owner): (WorkspacePlan, Option<(u32, u32)>),
     ) -> Result<Plan, OpenError> {
         Ok(Plan {
             id: spec.id.to_string(),
@@ -218,6 +230,7 @@ impl Native {
                 Network::Open => NetworkPlan::Host,
             },
             workspace,
+            owner,
             root: match &spec.root {
                 Root::Host { readable } => RootPlan::Host(
                     readable.iter().map(|path| self.directory(path)).collect::<Result<_, _>>()?,

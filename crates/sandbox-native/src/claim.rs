@@ -6,8 +6,10 @@
 //! before anything new begins: work on an older state would be lost when the
 //! rest is applied later, or the rest would.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_native_supervisor::claim::Claim;
@@ -31,9 +33,17 @@ struct Tenant {
     state: PathBuf,
 }
 
-/// Claims a directory, given by its real path, for a sandbox of `home`.
+/// The sandboxes of a home, each with the directory that it works or worked on.
+#[derive(Debug)]
+pub(crate) struct Tenancies {
+    home: PathBuf,
+    /// What was read of their plans, which never change.
+    read: Mutex<HashMap<SandboxId, PathBuf>>,
+}
+
+/// Claims a directory, given by its real path, for a sandbox of this home.
 pub(crate) async fn claim(
-    home: &Path,
+    tenancies: &Tenancies,
     directory: &Path,
     patience: Duration,
 ) -> Result<Claim, OpenError> {
@@ -42,13 +52,13 @@ pub(crate) async fn claim(
     loop {
         let taken = Claim::take(directory).map_err(|failure| explain::step(&failure))?;
         if let Some(claim) = taken
-            && let Some(claim) = settle(home, directory, claim).await?
+            && let Some(claim) = settle(tenancies, directory, claim).await?
         {
             return Ok(claim);
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(occupied(home, directory, patience));
+            return Err(occupied(tenancies, directory, patience));
         }
         sleep(pause.min(left)).await;
         pause = (pause * 2).min(PAUSES.1);
@@ -57,8 +67,12 @@ pub(crate) async fn claim(
 
 /// Applies what dead sandboxes left for a claimed directory; `None` while
 /// somebody else is at it.
-async fn settle(home: &Path, directory: &Path, claim: Claim) -> Result<Option<Claim>, OpenError> {
-    let tenants = tenants(home, directory, Some(&claim));
+async fn settle(
+    tenancies: &Tenancies,
+    directory: &Path,
+    claim: Claim,
+) -> Result<Option<Claim>, OpenError> {
+    let tenants = tenancies.of(directory, Some(&claim));
     if tenants.is_empty() {
         return Ok(Some(claim));
     }
@@ -92,28 +106,43 @@ fn clear(state: &Path, id: SandboxId, claim: &Claim) -> Result<bool, Failure> {
     }
 }
 
-/// The sandboxes of this home that work or worked on a directory.
-fn tenants(home: &Path, directory: &Path, claim: Option<&Claim>) -> Vec<Tenant> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(home).into_iter().flatten().flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let state = entry.path();
-        // A plan that another release wrote cannot be told from any other; the
-        // cleaning up at each start says that it is there.
-        if let Ok(Some(plan)) = remains::kept_plan(&state)
-            && let WorkspacePlan::Directory(path, _) = &plan.workspace
-            && (path == directory || claim.is_some_and(|claim| claim.is_at(path)))
-        {
-            found.push(Tenant { id, state });
-        }
+impl Tenancies {
+    pub(crate) fn new(home: PathBuf) -> Self {
+        Self { home, read: Mutex::default() }
     }
-    found
+
+    /// The sandboxes that work or worked on a directory.
+    fn of(&self, directory: &Path, claim: Option<&Claim>) -> Vec<Tenant> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = std::mem::take(&mut *read);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.home).into_iter().flatten().flatten() {
+            let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let state = entry.path();
+            let Some(path) = before.remove(&id).or_else(|| directory_of(&state)) else { continue };
+            if path == directory || claim.is_some_and(|claim| claim.is_at(&path)) {
+                found.push(Tenant { id, state });
+            }
+            read.insert(id, path);
+        }
+        found
+    }
 }
 
-fn occupied(home: &Path, directory: &Path, patience: Duration) -> OpenError {
-    let who = match tenants(home, directory, None).first() {
+/// What the sandbox with this state works or worked on. A plan that another release
+/// wrote cannot be told from any other; the cleaning up at each start says that it
+/// is there.
+fn directory_of(state: &Path) -> Option<PathBuf> {
+    match remains::kept_plan(state).ok()??.workspace {
+        WorkspacePlan::Directory(path, _) => Some(path),
+        _ => None,
+    }
+}
+
+fn occupied(tenancies: &Tenancies, directory: &Path, patience: Duration) -> OpenError {
+    let who = match tenancies.of(directory, None).first() {
         Some(tenant) => format!("another sandbox ({})", tenant.id),
         None => "another sandbox".to_owned(),
     };

@@ -15,6 +15,7 @@ mod egress;
 mod examine;
 mod explain;
 mod launch;
+mod owners;
 mod program;
 mod reaper;
 mod reconcile;

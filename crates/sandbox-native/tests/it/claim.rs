@@ -1,5 +1,6 @@
 //! One directory, one sandbox that changes it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -45,6 +46,29 @@ async fn refused(native: &Native, directory: &Path) -> (String, String) {
 
 fn read(directory: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(directory.join(name)).ok()
+}
+
+#[test]
+fn directories_of_several_owners_stay_theirs_one_sandbox_after_another() {
+    let owners: &[u32] = if rustix::process::geteuid().is_root() { &[0, 1234] } else { &[] };
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        // Each owner twice: the second sandbox uses what the first one has made.
+        for (number, owner) in owners.iter().chain(owners).enumerate() {
+            let directory = home.directory(&format!("project-{number}"));
+            std::fs::write(directory.join("given"), "").unwrap();
+            for path in [directory.clone(), directory.join("given")] {
+                std::os::unix::fs::chown(path, Some(*owner), Some(*owner)).unwrap();
+            }
+            let sandbox = Sandbox::open(&native, over(&directory)).await.unwrap();
+            assert_eq!(sh(&sandbox, "stat -c %U . given; echo > made").await, "agent\nagent\n");
+            sandbox.close().await.unwrap();
+            let made = std::fs::metadata(directory.join("made")).unwrap();
+            assert_eq!((made.uid(), made.gid()), (*owner, *owner));
+        }
+        home.assert_empty();
+    });
 }
 
 #[test]
