@@ -61,6 +61,12 @@ impl RecordDecoder {
         self.read += 4 + length;
         Ok(Some(record))
     }
+
+    /// Bytes that were taken in and have not come out as a record.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.buffer.len() - self.read
+    }
 }
 
 #[cfg(test)]

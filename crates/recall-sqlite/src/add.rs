@@ -1,4 +1,4 @@
-//! Putting documents in, and taking those of a file out.
+//! Putting documents in, and taking those of files out.
 
 use cofferdam_recall::{Document, Source, indexed};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -67,36 +67,51 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Puts these in the place of all that is from the file.
-pub(crate) fn replace_file(
+/// Puts these in the place of all that is from the files.
+pub(crate) fn replace_files(
     connection: &Connection,
-    path: &str,
-    documents: &[Prepared],
+    files: &[(String, Vec<Prepared>)],
 ) -> Result<(), Trouble> {
-    let is_of_it = |prepared: &Prepared| matches!(&prepared.document.source, Source::File { path: of, .. } if of == path);
-    if !documents.iter().all(is_of_it) {
-        return Err(Trouble::Senseless(format!("not everything is from {path}")));
+    let mut fewer = 0;
+    let mut more = 0;
+    let mut ids = Vec::with_capacity(files.len());
+    for (path, documents) in files {
+        let is_of_it = |prepared: &Prepared| matches!(&prepared.document.source, Source::File { path: of, .. } if of == path);
+        if !documents.iter().all(is_of_it) {
+            return Err(Trouble::Senseless(format!("not everything is from {path}")));
+        }
+        let file = file_id(connection, path)?;
+        fewer += remove(connection, file)?;
+        more += count(documents);
+        ids.push(file);
     }
-    let file = file_id(connection, path)?;
+    let mut lowest = connection.prepare_cached("SELECT min(id) FROM documents")?;
+    let lowest: Option<i64> = lowest.query_row([], |row| row.get(0))?;
+    // Upwards: whenever an id is below the one before it, the words collected so far are
+    // written out as a part of their own, which has to be merged with the others later.
+    let mut id = lowest.unwrap_or(0).min(0) - more;
+    for ((_, documents), file) in files.iter().zip(ids) {
+        for prepared in documents {
+            insert(connection, id, Some(file), prepared)?;
+            id += 1;
+        }
+    }
+    let mut state =
+        connection.prepare_cached("UPDATE state SET documents = documents + ?1 - ?2")?;
+    state.execute([more, fewer])?;
+    Ok(())
+}
+
+/// Takes out what is from a file; how much that was.
+fn remove(connection: &Connection, file: i64) -> Result<i64, Trouble> {
     let mut statement = connection.prepare_cached("SELECT id FROM documents WHERE file = ?1")?;
     let old: Vec<i64> = statement.query_map([file], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let fewer = count(&old);
-    for id in old {
+    for id in &old {
         connection.prepare_cached("DELETE FROM terms WHERE rowid = ?1")?.execute([id])?;
         connection.prepare_cached("DELETE FROM about WHERE document = ?1")?.execute([id])?;
         connection.prepare_cached("DELETE FROM documents WHERE id = ?1")?.execute([id])?;
     }
-    let mut lowest = connection.prepare_cached("SELECT min(id) FROM documents")?;
-    let lowest: Option<i64> = lowest.query_row([], |row| row.get(0))?;
-    let mut id = lowest.unwrap_or(0).min(0);
-    for prepared in documents {
-        id -= 1;
-        insert(connection, id, Some(file), prepared)?;
-    }
-    let mut state =
-        connection.prepare_cached("UPDATE state SET documents = documents + ?1 - ?2")?;
-    state.execute([count(documents), fewer])?;
-    Ok(())
+    Ok(count(&old))
 }
 
 fn count<T>(list: &[T]) -> i64 {

@@ -1,6 +1,6 @@
 //! Which words of a question lead the search.
 //!
-//! Weighing a text costs far more than finding it, and a word that an eighth of all
+//! Weighing a text costs far more than finding it, and a word that a sixteenth of all
 //! texts have hardly tells any apart. So only texts that have one of the rarer words
 //! are weighed; the other words then count too, but for the most common ones.
 
@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 const WEIGHED: i64 = 800;
 
 /// Of so many texts, a word that one has is of no use.
-const USELESS: i64 = 8;
+const USELESS: i64 = 16;
 
 /// The expression that finds what has the words.
 pub(crate) fn expression(connection: &Connection, words: &Words) -> Result<String, Trouble> {

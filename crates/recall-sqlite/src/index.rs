@@ -1,5 +1,6 @@
 //! The index: everything that touches the file happens off the async threads.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,16 +63,16 @@ impl SqliteIndex {
         done.await.map_err(|error| ended(&error))?
     }
 
-    async fn writing(
+    async fn writing<T>(
         &self,
-        documents: Vec<Document>,
-        work: impl FnOnce(&Connection, &[Prepared]) -> Result<(), Trouble> + Send + 'static,
+        prepare: impl FnOnce() -> Vec<T> + Send + 'static,
+        work: impl FnOnce(&Connection, &[T]) -> Result<(), Trouble> + Send + 'static,
     ) -> Result<(), RecallError> {
         let shared = Arc::clone(&self.shared);
         let done = spawn_blocking(move || {
-            let documents: Vec<Prepared> = documents.into_iter().map(Prepared::new).collect();
+            let prepared = prepare();
             let outcome = match lock(&shared.writer).as_mut() {
-                Some(connection) => in_transaction(connection, |inside| work(inside, &documents))
+                Some(connection) => in_transaction(connection, |inside| work(inside, &prepared))
                     .map_err(|trouble| judged(trouble, connection)),
                 None => return Err(shared.gone()),
             };
@@ -91,19 +92,21 @@ impl Index for SqliteIndex {
         through: u64,
         documents: Vec<Document>,
     ) -> BoxFuture<'_, Result<(), RecallError>> {
-        Box::pin(self.writing(documents, move |connection, documents| {
+        let prepare = move || prepared(documents);
+        Box::pin(self.writing(prepare, move |connection, documents| {
             add::add(connection, through, documents)
         }))
     }
 
-    fn replace_file(
+    fn replace_files(
         &self,
-        path: String,
-        documents: Vec<Document>,
+        files: BTreeMap<String, Vec<Document>>,
     ) -> BoxFuture<'_, Result<(), RecallError>> {
-        Box::pin(self.writing(documents, move |connection, documents| {
-            add::replace_file(connection, &path, documents)
-        }))
+        let prepare = move || {
+            let prepared = |(path, documents)| (path, prepared(documents));
+            files.into_iter().map(prepared).collect::<Vec<(String, Vec<Prepared>)>>()
+        };
+        Box::pin(self.writing(prepare, add::replace_files))
     }
 
     fn find(&self, question: Question) -> BoxFuture<'_, Result<Vec<Hit>, RecallError>> {
@@ -113,6 +116,10 @@ impl Index for SqliteIndex {
     fn read(&self, seq: u64) -> BoxFuture<'_, Result<Vec<Document>, RecallError>> {
         Box::pin(self.reading(move |connection| read::read(connection, seq)))
     }
+}
+
+fn prepared(documents: Vec<Document>) -> Vec<Prepared> {
+    documents.into_iter().map(Prepared::new).collect()
 }
 
 /// What a trouble says of the file.

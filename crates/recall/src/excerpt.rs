@@ -12,7 +12,7 @@ const LINES: usize = 8;
 const READ: usize = 256 << 10;
 
 /// Places of one word that are looked at.
-const PLACES: usize = 64;
+const PLACES: usize = 1024;
 
 /// Stands for what was cut.
 const CUT: &str = "…";
@@ -47,9 +47,14 @@ fn best(text: &str, words: &Words) -> usize {
     // Of the same length as the text: what is not ASCII is compared as it is.
     let lower = head(text, READ).to_ascii_lowercase();
     let mut places: Vec<(usize, usize)> = Vec::new();
-    for (number, word) in words.all().enumerate() {
-        let stem = stem(word);
-        places.extend(lower.match_indices(stem).take(PLACES).map(|(at, _)| (at, number)));
+    if !words.names.is_empty() {
+        let joined = Joined::of(&lower);
+        for (number, name) in words.names.iter().enumerate() {
+            places.extend(joined.places(name).into_iter().map(|at| (at, number)));
+        }
+    }
+    for (number, word) in (words.names.len()..).zip(&words.words) {
+        places.extend(self::places(&lower, word).map(|at| (at, number)));
     }
     places.sort_unstable();
     let mut counts = vec![0_usize; words.names.len() + words.words.len()];
@@ -58,8 +63,9 @@ fn best(text: &str, words: &Words) -> usize {
     for last in 0..places.len() {
         let Some(&(end, number)) = places.get(last) else { break };
         enter(&mut counts, number, words, &mut value);
+        // Also what comes again further on: an excerpt that begins too early ends too early.
         while let Some(&(at, left)) = places.get(first)
-            && end - at > LONGEST * 2 / 3
+            && (end - at > LONGEST * 2 / 3 || counts.get(left).is_some_and(|count| *count > 1))
         {
             leave(&mut counts, left, words, &mut value);
             first += 1;
@@ -93,13 +99,57 @@ fn worth(number: usize, words: &Words) -> usize {
     if number < words.names.len() { length * 2 } else { length }
 }
 
-/// What is left of a word in its other forms: `retries` is found by `retri`.
+/// What is left of a word in its other forms: `retries` is found by `retri`. A code, a
+/// number or a path has no other form.
 fn stem(word: &str) -> &str {
-    let length = word.chars().count();
-    if length < 6 || !word.is_ascii() {
+    if word.len() < 6 || !word.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return word;
     }
-    word.get(..length - 2).unwrap_or(word)
+    word.get(..word.len() - 2).unwrap_or(word)
+}
+
+/// Where a word begins in a text. A number or a code is not the beginning of a longer one.
+fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let stem = stem(word);
+    let is_number = stem.ends_with(|c: char| c.is_ascii_digit());
+    let found = text.match_indices(stem).map(|(at, _)| at);
+    let goes_on =
+        move |at: usize| text.as_bytes().get(at + stem.len()).is_some_and(u8::is_ascii_digit);
+    found.filter(move |at| !(is_number && goes_on(*at))).take(PLACES)
+}
+
+/// A text without what joins the parts of a name: `max_retries`, `max-retries` and `max
+/// retries` are `maxretries` in it, as they are in [`Words::names`].
+struct Joined {
+    text: String,
+    /// The bytes that are left out, in their order: how many of the text above stand before
+    /// each.
+    left_out: Vec<usize>,
+}
+
+impl Joined {
+    fn of(lower: &str) -> Self {
+        let mut text = String::with_capacity(lower.len());
+        let mut left_out = Vec::new();
+        for (at, c) in lower.char_indices() {
+            // More than one space is between two words that do not belong together.
+            let joins = match c {
+                '_' | '-' => true,
+                ' ' => !lower.get(..at).is_some_and(|before| before.ends_with(' ')),
+                _ => false,
+            };
+            if joins { left_out.push(text.len()) } else { text.push(c) }
+        }
+        Self { text, left_out }
+    }
+
+    /// Where a name begins in the whole text.
+    fn places(&self, name: &str) -> Vec<usize> {
+        let name = name.replace(['_', '-'], "");
+        places(&self.text, &name)
+            .map(|at| at + self.left_out.partition_point(|before| *before <= at))
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -137,5 +187,57 @@ mod tests {
     fn without_a_fitting_word_it_is_the_beginning() {
         assert_eq!(excerpt("alpha\nbeta", &asked("gamma")), "alpha\nbeta");
         assert!(excerpt(&"x".repeat(5000), &Words::default()).ends_with('…'));
+    }
+
+    /// Every line of the noise has some of the words, none has the name.
+    fn line_found(noise: &str, line: &str, question: &str) -> bool {
+        let noise = format!("{noise}\n").repeat(200);
+        let found = excerpt(&format!("{noise}{line}\n{noise}"), &asked(question));
+        found.contains(line)
+    }
+
+    #[test]
+    fn a_name_is_found_however_it_is_written() {
+        let noise = "the max of all is 7\n\nretries are counted elsewhere, and far apart";
+        for line in
+            ["max_retries = 5", "maxRetries: 5", "--max-retries=5", "MAX_RETRIES=5", "MaxRetries"]
+        {
+            for question in ["max_retries", "maxRetries", "max-retries", "the max retries"] {
+                assert!(line_found(noise, line, question), "{question} in {line}");
+            }
+        }
+        assert!(line_found("user of a name\n\nname of a user", "the user name", "userName"));
+    }
+
+    #[test]
+    fn a_path_or_a_code_is_found_and_not_one_that_is_nearly_the_same() {
+        let noise = "src/auth/login_form.ts and login.rs, form.rs\n\nsrc auth login form rs";
+        for question in ["src/auth/login_form.rs", "login_form.rs", "auth/login_form.rs"] {
+            assert!(line_found(noise, "at src/auth/login_form.rs:42:7", question), "{question}");
+        }
+        for (noise, line) in [
+            ("error[E0308]: mismatched\n0432 E E04321", "error[E0432]: unresolved import"),
+            ("TS2399: error, TS2300: error", "TS2345: not assignable"),
+            ("ERR_MODULE_NOT_MADE FOUND", "ERR_MODULE_NOT_FOUND"),
+            ("9f86d0aa 9f86dfff", "commit 9f86d081884c7d"),
+        ] {
+            let question = line
+                .split([':', ' '])
+                .find(|word| word.bytes().any(|b| b.is_ascii_digit() || b == b'_'));
+            assert!(line_found(noise, line, question.unwrap()), "{line}");
+        }
+    }
+
+    #[test]
+    fn places_in_a_joined_text_are_those_of_the_whole() {
+        let text = "_a-b ü__c d  e_";
+        let joined = Joined::of(text);
+        assert_eq!(joined.text, "abücd e");
+        for (part, rest) in [("ab", "a-b"), ("b", "b ü"), ("ü", "ü__"), ("cd", "c d"), ("e", "e_")]
+        {
+            let at = *joined.places(part).first().unwrap();
+            assert!(text.get(at..).unwrap().starts_with(rest), "{part} at {at}");
+        }
+        assert!(joined.places("x").is_empty());
     }
 }

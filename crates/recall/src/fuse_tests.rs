@@ -31,7 +31,10 @@ impl Index for List {
         Box::pin(async { Ok(()) })
     }
 
-    fn replace_file(&self, _: String, _: Vec<Document>) -> BoxFuture<'_, Result<(), RecallError>> {
+    fn replace_files(
+        &self,
+        _: std::collections::BTreeMap<String, Vec<Document>>,
+    ) -> BoxFuture<'_, Result<(), RecallError>> {
         Box::pin(async { Ok(()) })
     }
 

@@ -1,5 +1,7 @@
 //! The seam: what goes into an index, and what can be asked of it.
 
+use std::collections::BTreeMap;
+
 use cofferdam_types::Timestamp;
 use futures_util::future::BoxFuture;
 
@@ -102,12 +104,11 @@ pub trait Index: Send + Sync {
     fn add(&self, through: u64, documents: Vec<Document>)
     -> BoxFuture<'_, Result<(), RecallError>>;
 
-    /// Puts these in the place of everything from a file of the workspace; none for one
-    /// that is gone.
-    fn replace_file(
+    /// Puts these, by their paths, in the place of everything from these files of the
+    /// workspace, all or none; no documents for a file that is gone.
+    fn replace_files(
         &self,
-        path: String,
-        documents: Vec<Document>,
+        files: BTreeMap<String, Vec<Document>>,
     ) -> BoxFuture<'_, Result<(), RecallError>>;
 
     /// Finds what fits best, the best first. Without words: the latest first.

@@ -1,5 +1,6 @@
 //! What a memory promises whatever becomes of its index.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cofferdam_recall::Document;
@@ -85,12 +86,11 @@ impl Index for Brittle {
         self.index.add(through, documents)
     }
 
-    fn replace_file(
+    fn replace_files(
         &self,
-        path: String,
-        documents: Vec<Document>,
+        files: BTreeMap<String, Vec<Document>>,
     ) -> BoxFuture<'_, Result<(), RecallError>> {
-        self.index.replace_file(path, documents)
+        self.index.replace_files(files)
     }
 
     fn find(&self, question: Question) -> BoxFuture<'_, Result<Vec<Hit>, RecallError>> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_native_supervisor::wire::{Order, Report};
-use cofferdam_sandbox::{GuestStream, Isolation, Room, RoomError, Snapshot};
+use cofferdam_sandbox::{GuestStream, Isolation, Room, RoomError, Snapshot, TrailMark};
 use cofferdam_types::{AuditRecord, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -109,10 +109,13 @@ impl Room for NativeRoom {
         .boxed()
     }
 
-    fn audit(&self) -> BoxFuture<'_, Result<Vec<AuditRecord>, RoomError>> {
-        async {
+    fn audit(
+        &self,
+        since: TrailMark,
+    ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>> {
+        async move {
             match self.control.ask(Order::Audit).await? {
-                (Report::Audit(filed, held), _) => trail::read(&self.state, filed, &held)
+                (Report::Audit(filed, held), _) => trail::read(&self.state, since, filed, &held)
                     .map_err(|source| {
                         let step = "read the audit trail".to_owned();
                         RoomError::Step { step, source }

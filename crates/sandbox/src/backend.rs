@@ -67,8 +67,12 @@ pub trait Room: Send + Sync {
     /// [`Workspace::Fork`] as long as this sandbox lives.
     fn snapshot(&self) -> BoxFuture<'_, Result<Snapshot, RoomError>>;
 
-    /// What was done in the sandbox so far.
-    fn audit(&self) -> BoxFuture<'_, Result<Vec<AuditRecord>, RoomError>>;
+    /// What was done in the sandbox since a place in its trail, and where the trail ends
+    /// now. Costs what is returned, not what was there before.
+    fn audit(
+        &self,
+        since: TrailMark,
+    ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>>;
 
     /// Lets a sandbox with [`Lifetime::Lingering`] linger from here on. Until then it is
     /// owned: one that its maker gives up on while it is made leaves nothing.
@@ -80,6 +84,11 @@ pub trait Room: Send + Sync {
     /// removes the rest. Returns when nothing is left.
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>>;
 }
+
+/// A place in the audit trail of one sandbox; its beginning by default. The numbers mean
+/// something to the back end alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrailMark(pub [u64; 2]);
 
 /// A byte stream to a guest.
 pub type GuestStream = Box<dyn Stream>;

@@ -15,7 +15,8 @@ mod tunnel;
 
 pub use backend::{
     Audit, Backend, Capabilities, Changes, Fact, Grade, GuestStream, Isolation, Lifetime,
-    OpenError, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, WORKSPACE, Workspace,
+    OpenError, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, TrailMark, WORKSPACE,
+    Workspace,
 };
 pub use client::GuestClient;
 pub use collector::Gap;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cofferdam_guest_protocol::{CallState, ExecEnd, ExecReport, Program, TunnelTarget};
 use cofferdam_types::{AuditRecord, CallId, Limits, Outcome, SandboxId};
 
-use crate::backend::{Backend, Isolation, Room, RoomError, Snapshot, Spec};
+use crate::backend::{Backend, Isolation, Room, RoomError, Snapshot, Spec, TrailMark};
 use crate::client::GuestClient;
 use crate::collector::Collector;
 use crate::command::Command;
@@ -354,7 +354,19 @@ impl Sandbox {
     /// # Errors
     /// When the back end cannot say.
     pub async fn audit(&self) -> Result<Vec<AuditRecord>, RoomError> {
-        self.room.audit().await
+        Ok(self.audit_since(TrailMark::default()).await?.0)
+    }
+
+    /// What was done in the sandbox since a place in its trail, and where the trail ends
+    /// now.
+    ///
+    /// # Errors
+    /// When the back end cannot say.
+    pub async fn audit_since(
+        &self,
+        since: TrailMark,
+    ) -> Result<(Vec<AuditRecord>, TrailMark), RoomError> {
+        self.room.audit(since).await
     }
 
     /// Ends the sandbox. Returns when nothing of it is left but what belongs in

@@ -20,7 +20,7 @@ async fn filled(world: &World) -> SqliteIndex {
     ];
     index.add(6, documents).await.unwrap();
     let file = vec![lines("src/users/name.rs", 1, "mod get_user_name;")];
-    index.replace_file("src/users/name.rs".to_owned(), file).await.unwrap();
+    index.replace_files([("src/users/name.rs".to_owned(), file)].into()).await.unwrap();
     index
 }
 

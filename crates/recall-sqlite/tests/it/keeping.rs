@@ -63,20 +63,20 @@ async fn a_file_is_replaced_as_a_whole() {
     let world = World::new();
     let index = world.open().await;
     let old = vec![lines("src/a.rs", 1, "fn anchor() {}"), lines("src/a.rs", 11, "fn buoy() {}")];
-    index.replace_file("src/a.rs".to_owned(), old).await.unwrap();
+    index.replace_files([("src/a.rs".to_owned(), old)].into()).await.unwrap();
     let other = vec![lines("src/b.rs", 1, "fn anchor_of_another() {}")];
-    index.replace_file("src/b.rs".to_owned(), other).await.unwrap();
+    index.replace_files([("src/b.rs".to_owned(), other)].into()).await.unwrap();
     assert_eq!(find(&index, about("anchor")).await.len(), 2);
 
     let new = vec![lines("src/a.rs", 1, "fn compass() {}")];
-    index.replace_file("src/a.rs".to_owned(), new).await.unwrap();
+    index.replace_files([("src/a.rs".to_owned(), new)].into()).await.unwrap();
     assert_eq!(find(&index, about("buoy")).await.len(), 0);
     assert_eq!(find(&index, about("compass")).await.len(), 1);
     let hits = index.find(about("anchor")).await.unwrap();
     let source = Source::File { path: "src/b.rs".to_owned(), first: 1, last: 10 };
     assert_eq!(hits.iter().map(|hit| &hit.source).collect::<Vec<_>>(), [&source]);
 
-    index.replace_file("src/a.rs".to_owned(), Vec::new()).await.unwrap();
+    index.replace_files([("src/a.rs".to_owned(), Vec::new())].into()).await.unwrap();
     assert_eq!(find(&index, about("compass")).await.len(), 0);
 }
 
@@ -88,7 +88,7 @@ async fn what_makes_no_sense_is_refused_whole() {
     let refused = index.add(1, mixed).await;
     assert!(matches!(refused, Err(RecallError::Unusable(_))), "{refused:?}");
     let others = vec![lines("a.rs", 1, "beta"), lines("b.rs", 1, "gamma")];
-    let refused = index.replace_file("a.rs".to_owned(), others).await;
+    let refused = index.replace_files([("a.rs".to_owned(), others)].into()).await;
     assert!(matches!(refused, Err(RecallError::Unusable(_))), "{refused:?}");
     assert_eq!(index.reaches().await.unwrap(), 0);
     assert!(find(&index, about("")).await.is_empty(), "all or none");

@@ -16,7 +16,7 @@ async fn feed(index: SqliteIndex, name: String) {
     for seq in 1..=EVENTS {
         index.add(seq, vec![said(seq, &format!("entry {seq} of the log"))]).await.unwrap();
         let file = vec![lines(&name, 1, &format!("file {name} for the time {seq}"))];
-        index.replace_file(name.clone(), file).await.unwrap();
+        index.replace_files([(name.clone(), file)].into()).await.unwrap();
         find(&index, about("entry log")).await;
     }
 }

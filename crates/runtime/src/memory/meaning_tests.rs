@@ -33,7 +33,10 @@ impl Index for Notes {
         Box::pin(async { Ok(()) })
     }
 
-    fn replace_file(&self, _: String, _: Vec<Document>) -> BoxFuture<'_, Result<(), RecallError>> {
+    fn replace_files(
+        &self,
+        _: std::collections::BTreeMap<String, Vec<Document>>,
+    ) -> BoxFuture<'_, Result<(), RecallError>> {
         Box::pin(async { Ok(()) })
     }
 

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cofferdam_guest_protocol::{Entry, EntryKind};
-use cofferdam_recall::{Index, Source, of_file};
-use cofferdam_sandbox::{Files, Ignored, Range, Sandbox};
-use cofferdam_types::{AuditAct, AuditRecord, Timestamp, error_chain};
+use cofferdam_recall::{Document, Index, Source, of_file};
+use cofferdam_sandbox::{Files, Ignored, Range, Sandbox, TrailMark};
+use cofferdam_types::{AuditAct, AuditRecord, SandboxId, Timestamp, error_chain};
 
 /// Files that are listed, bytes of one, and bytes of all.
 const MOST_FILES: u32 = 2_000;
@@ -19,6 +19,10 @@ const MOST_BYTES: u64 = 20 << 20;
 /// Changed files that are looked at although they are not among those listed.
 const MOST_BEYOND: usize = 200;
 
+/// Bytes and files that go into the index at once: whoever stops waiting loses no more.
+const AT_ONCE: usize = 256 << 10;
+const FILES_AT_ONCE: usize = 64;
+
 /// Where the workspace is inside a sandbox.
 const ROOT: &str = "/workspace/";
 
@@ -26,8 +30,10 @@ const ROOT: &str = "/workspace/";
 #[derive(Default)]
 pub(super) struct Workspace {
     known: BTreeMap<String, Looks>,
-    /// Up to when the trail was looked at.
-    trail: u64,
+    /// Those that were written since they were read, whatever they look like.
+    written: BTreeSet<String>,
+    /// Up to where the trail was looked at, and that of which sandbox.
+    trail: Option<(SandboxId, TrailMark)>,
 }
 
 /// What a file looked like when it was read.
@@ -54,13 +60,15 @@ impl Workspace {
     ) -> Result<Option<String>, String> {
         let files = sandbox.files();
         // Before the files: what changes meanwhile is looked at the next time.
-        let (written, until) = self.written(sandbox).await;
+        self.follow(sandbox).await;
         let listing = files.glob("", "**", Ignored::LeaveOut, MOST_FILES).await;
         let listing = listing.map_err(|error| error_chain(&error))?;
         let mut found: BTreeMap<String, Looks> =
             listing.records.iter().filter_map(regular).collect();
         if listing.more {
-            found.extend(beyond(&files, &written, &found).await);
+            // Those that were found there before are looked at again, lest they seem gone.
+            let ours = self.written.iter().chain(self.known.keys()).collect();
+            found.extend(beyond(&files, &ours, &found).await);
         }
         let (mut bytes, mut left_out) = (0, 0);
         let mut wanted = Vec::new();
@@ -73,21 +81,24 @@ impl Workspace {
             wanted.push((path, looks));
         }
         self.remove_others(&wanted, index).await?;
-        for (path, looks) in wanted {
-            if self.known.get(&path) == Some(&looks) && !written.contains(&path) {
-                continue;
-            }
+        let changed = wanted.into_iter().filter(|(path, looks)| {
+            self.known.get(path) != Some(looks) || self.written.contains(path)
+        });
+        let changed: Vec<(String, Looks)> = changed.collect();
+        let mut batch = Batch::default();
+        for (path, looks) in changed {
             // One that is gone by now is removed the next time.
             let Ok(content) = files.read(path.as_str(), Range::first(LARGEST)).await else {
                 continue;
             };
-            let at = u64::try_from(looks.modified_ns / 1_000_000).unwrap_or(0);
-            let documents = of_file(&path, &content.bytes, Timestamp(at));
-            let replaced = index.replace_file(path.clone(), documents).await;
-            replaced.map_err(|error| error.to_string())?;
-            self.known.insert(path, looks);
+            batch.take(path, looks, &content.bytes);
+            if batch.is_full() {
+                self.write(std::mem::take(&mut batch), index).await?;
+            }
         }
-        self.trail = until;
+        self.write(batch, index).await?;
+        // What is left of them is no file that is looked through.
+        self.written.clear();
         Ok(note(left_out, listing.more))
     }
 
@@ -98,23 +109,66 @@ impl Workspace {
     ) -> Result<(), String> {
         let wanted: BTreeSet<&str> = wanted.iter().map(|(path, _)| path.as_str()).collect();
         let gone = self.known.keys().filter(|path| !wanted.contains(path.as_str()));
-        let gone: Vec<String> = gone.cloned().collect();
-        for path in gone {
-            let removed = index.replace_file(path.clone(), Vec::new()).await;
-            removed.map_err(|error| error.to_string())?;
+        let gone: BTreeMap<String, Vec<Document>> =
+            gone.map(|path| (path.clone(), Vec::new())).collect();
+        let paths: Vec<String> = gone.keys().cloned().collect();
+        replace(index, gone).await?;
+        for path in paths {
             self.known.remove(&path);
         }
         Ok(())
     }
 
-    /// The files that were written since the last time, as far as the trail shows.
-    async fn written(&self, sandbox: &Sandbox) -> (BTreeSet<String>, u64) {
-        // Without a trail there is what files look like.
-        let trail = sandbox.audit().await.unwrap_or_default();
-        let until = trail.last().map_or(self.trail, |record| record.at_us);
-        let since = trail.iter().filter(|record| record.at_us > self.trail);
-        (since.flat_map(paths).collect(), until)
+    async fn write(&mut self, batch: Batch, index: &dyn Index) -> Result<(), String> {
+        replace(index, batch.files).await?;
+        for (path, looks) in batch.looks {
+            self.written.remove(&path);
+            self.known.insert(path, looks);
+        }
+        Ok(())
     }
+
+    /// Takes note of what was written since the last time, as far as the trail shows. It
+    /// stays noted until it is read: whoever stops waiting does not begin anew.
+    async fn follow(&mut self, sandbox: &Sandbox) {
+        let since = match self.trail {
+            Some((of, mark)) if of == sandbox.id() => mark,
+            _ => TrailMark::default(),
+        };
+        // Without a trail there is what files look like.
+        if let Ok((records, end)) = sandbox.audit_since(since).await {
+            self.written.extend(records.iter().flat_map(paths));
+            self.trail = Some((sandbox.id(), end));
+        }
+    }
+}
+
+/// Files that go into the index at once.
+#[derive(Default)]
+struct Batch {
+    files: BTreeMap<String, Vec<Document>>,
+    looks: Vec<(String, Looks)>,
+    bytes: usize,
+}
+
+impl Batch {
+    fn take(&mut self, path: String, looks: Looks, content: &[u8]) {
+        let at = u64::try_from(looks.modified_ns / 1_000_000).unwrap_or(0);
+        self.files.insert(path.clone(), of_file(&path, content, Timestamp(at)));
+        self.looks.push((path, looks));
+        self.bytes += content.len();
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= AT_ONCE || self.looks.len() >= FILES_AT_ONCE
+    }
+}
+
+async fn replace(index: &dyn Index, files: BTreeMap<String, Vec<Document>>) -> Result<(), String> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    index.replace_files(files).await.map_err(|error| error.to_string())
 }
 
 /// The files of the workspace that an act may have changed.
@@ -127,17 +181,17 @@ fn paths(record: &AuditRecord) -> Vec<String> {
     paths.into_iter().filter_map(|path| path.strip_prefix(ROOT)).map(str::to_owned).collect()
 }
 
-/// Files that were written and are beyond the end of the list: what the job has made
+/// Files that were written, now or before, and are beyond the end of the list: what the job has made
 /// itself matters most.
 async fn beyond(
     files: &Files,
-    written: &BTreeSet<String>,
+    ours: &BTreeSet<&String>,
     found: &BTreeMap<String, Looks>,
 ) -> Vec<(String, Looks)> {
     let mut more = Vec::new();
     // A pattern of which a part stands for something would find others.
     let plain = |path: &&String| !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
-    let unlisted = written.iter().filter(|path| !found.contains_key(*path)).filter(plain);
+    let unlisted = ours.iter().copied().filter(|path| !found.contains_key(*path)).filter(plain);
     for path in unlisted.take(MOST_BEYOND) {
         // By its name, since that leaves out what is ignored.
         if let Ok(listing) = files.glob("", path.as_str(), Ignored::LeaveOut, 1).await {
@@ -164,3 +218,7 @@ fn note(left_out: usize, more: bool) -> Option<String> {
     };
     Some(format!("{what} were looked through; `search_files` looks through the rest"))
 }
+
+#[cfg(test)]
+#[path = "workspace_tests.rs"]
+mod tests;

@@ -2,15 +2,16 @@
 
 use std::time::Instant;
 
-use cofferdam_types::{AuditAct, CallId};
+use cofferdam_types::{AuditAct, AuditRecord, CallId};
 
 use super::lab::{DEADLINE, Failure, LOOK_AGAIN, Lab, check, fails, text};
-use crate::backend::{Audit, Spec};
+use crate::backend::{Audit, Spec, TrailMark};
 use crate::sandbox::Sandbox;
 
 super::promises! {
     acts, Audits: "the audit trail shows each act with the call that did it";
     files, Audits: "the audit trail shows relative paths as absolute ones";
+    continued, Audits: "the audit trail goes on from where it was read to, once and in full";
     attempts, Audits: "what was attempted in vain is in the audit trail too";
     silent, Audits: "without an audit there is no trail";
 }
@@ -98,6 +99,40 @@ async fn files(lab: &Lab<'_>) -> Result<(), Failure> {
         matches!(act, AuditAct::OpenedForWriting { path } if path == "/workspace/sub/relative")
     })
     .await
+}
+
+async fn continued(lab: &Lab<'_>) -> Result<(), Failure> {
+    let sandbox = lab.scratch().await?;
+    let (mut mark, mut read) = (TrailMark::default(), Vec::new());
+    for number in 0..3 {
+        let call = CallId(600 + number);
+        let script = format!("echo x > /workspace/made-{number}");
+        run_as(&sandbox, call, &script).await?;
+        let wanted = format!("/workspace/made-{number}");
+        let begin = Instant::now();
+        let mut fresh = Vec::new();
+        let is_it =
+            |act: &AuditAct| matches!(act, AuditAct::OpenedForWriting { path } if *path == wanted);
+        while !fresh.iter().any(|record: &AuditRecord| is_it(&record.act)) {
+            check!(begin.elapsed() < DEADLINE, "no opening of {wanted} in {fresh:#?}");
+            let (more, end) = sandbox.audit_since(mark).await?;
+            fresh.extend(more);
+            mark = end;
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        let old = |record: &&AuditRecord| record.call.is_some_and(|of| of < call);
+        let old: Vec<_> = fresh.iter().filter(old).filter(|one| read.contains(*one)).collect();
+        check!(old.is_empty(), "read again: {old:#?}");
+        read.extend(fresh);
+    }
+    let (last, _) = sandbox.audit_since(mark).await?;
+    read.extend(last);
+    let whole = sandbox.audit().await?;
+    let missing: Vec<_> = read.iter().filter(|record| !whole.contains(record)).collect();
+    check!(missing.is_empty(), "not in the whole trail: {missing:#?}");
+    let calls = |trail: &[AuditRecord]| trail.iter().filter(|one| one.call.is_some()).count();
+    check!(calls(&read) == calls(&whole), "{} of {} records", calls(&read), calls(&whole));
+    Ok(())
 }
 
 async fn attempts(lab: &Lab<'_>) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use cofferdam_guest_protocol::{Channel, ExecEnd, Frame, OutputMode, Request};
 use cofferdam_sandbox::{
     Backend, CallError, Capabilities, Gap, Grade, GuestStream, Isolation, OpenError, Reconciled,
-    Room, RoomError, Sandbox, Snapshot, Spec,
+    Room, RoomError, Sandbox, Snapshot, Spec, TrailMark,
 };
 use cofferdam_types::{AuditRecord, Outcome, SandboxId};
 use futures_util::future::{BoxFuture, FutureExt};
@@ -88,8 +88,11 @@ impl Room for FakeRoom {
         async { Err(RoomError::Refused("no".into())) }.boxed()
     }
 
-    fn audit(&self) -> BoxFuture<'_, Result<Vec<AuditRecord>, RoomError>> {
-        async { Ok(Vec::new()) }.boxed()
+    fn audit(
+        &self,
+        since: TrailMark,
+    ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>> {
+        async move { Ok((Vec::new(), since)) }.boxed()
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
