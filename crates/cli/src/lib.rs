@@ -31,7 +31,7 @@ use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
 
-pub use run::{ModelMaker, engine, make_models};
+pub use run::{ModelMaker, UnusableFile, engine, make_models};
 pub use serve::{Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
 
 /// What the command line works with; the binary fills it in.

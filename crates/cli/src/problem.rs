@@ -1,6 +1,7 @@
 //! Failures as people see them: a code, what failed, why, and what to do.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use cofferdam_config::ConfigError;
 use cofferdam_runtime::{DriveError, JournalError};
@@ -8,7 +9,7 @@ use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
 use cofferdam_types::{JobId, ModelName, error_chain};
 use serde::Serialize;
 
-use crate::run::NotFound;
+use crate::run::{NotFound, UnusableFile};
 use crate::serve::{ServeFailure, Unusable};
 
 /// A failure, told. Each code has a page in `docs/errors/`.
@@ -90,6 +91,12 @@ impl Problem {
     pub(crate) fn model(name: &ModelName, cause: String) -> Self {
         let what = format!("{name} cannot be used");
         Self::new("RUN-003", &what, cause, "mend its address or key: docs/configuration.md")
+    }
+
+    /// A model in a file that cannot be used.
+    pub(crate) fn model_file(path: &Path, error: &UnusableFile) -> Self {
+        let what = format!("the embedder {path:?} cannot be used");
+        Self::new("RUN-003", &what, error.cause.clone(), &error.remedy)
     }
 
     /// A limit on money for a model whose price is not known.

@@ -33,7 +33,7 @@ use crate::streams;
 use screen::{Manner, Screen};
 
 pub(crate) use history::{History, NotFound};
-pub use models::ModelMaker;
+pub use models::{ModelMaker, UnusableFile};
 pub(crate) use models::{choose, embedder};
 
 /// Notices that wait for the screen; then the job waits.

@@ -1,10 +1,12 @@
 //! The adapters to models, as the command line asks for them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_cli::ModelMaker;
+use cofferdam_cli::{ModelMaker, UnusableFile};
 use cofferdam_config::{EndpointSettings, LocalServer};
+use cofferdam_embed_onnx::OnnxEmbedder;
 use cofferdam_model::Model;
 use cofferdam_model_http::{Endpoint, HttpEmbedder, HttpModel, list_models};
 use cofferdam_model_script::{Demo, Replay};
@@ -36,6 +38,14 @@ impl ModelMaker for Adapters {
         };
         let embedder = HttpEmbedder::new(settings.name.model().to_owned(), &endpoint);
         Ok(Arc::new(Embedder(embedder.map_err(|error| error.to_string())?)))
+    }
+
+    fn embedder_of_file(&self, path: &Path) -> Result<Arc<dyn Embed>, UnusableFile> {
+        let opened = OnnxEmbedder::open(path).map_err(|error| {
+            let remedy = error.remedy().to_owned();
+            UnusableFile { cause: error.to_string(), remedy }
+        });
+        Ok(Arc::new(opened?))
     }
 
     fn demo(&self) -> Arc<dyn Model> {

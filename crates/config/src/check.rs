@@ -16,7 +16,7 @@ use crate::project_file::ProjectFile;
 use crate::provider::Provider;
 use crate::quantity::{ContextWindow, MaxOutput, Written};
 use crate::sayings::{Generic, Sayings};
-use crate::settings::{ContextWindows, Settings};
+use crate::settings::{ContextWindows, Embedder, Settings};
 use crate::user_file::UserFile;
 
 const DEFAULT_RETRIES: u32 = 6;
@@ -56,8 +56,18 @@ pub fn check(
     let wishes = summariser_wishes(&layers.flags, &variables, &user, &mut warnings)?;
     let summariser = pick(&wishes, "summariser", own, &providers, &mut warnings)?;
     let wishes = embedder_wishes(&variables, &user, &mut warnings)?;
-    let embedder = pick(&wishes, "embedder", own, &providers, &mut warnings)?;
-    tell_of_used(&providers, [&model, &coder, &summariser, &embedder], &mut warnings);
+    let embedder = match embedder_file(&wishes)? {
+        Some(path) => Some(Embedder::File(path)),
+        None => {
+            let name = pick(&wishes, "embedder", own, &providers, &mut warnings)?;
+            name.map(Embedder::Model)
+        }
+    };
+    let embedding = match &embedder {
+        Some(Embedder::Model(name)) => Some(name.clone()),
+        _ => None,
+    };
+    tell_of_used(&providers, [&model, &coder, &summariser, &embedding], &mut warnings);
 
     Ok(Settings {
         max_output: max_output(&variables, &project, &user, &mut warnings)?,
@@ -238,6 +248,26 @@ fn embedder_wishes(
         written(&user.model.embedder, Origin::UserFile("model.embedder".to_owned())),
     ];
     Ok(layers.into_iter().flatten().collect())
+}
+
+/// The path of an embedder, if the first wish is one. No provider's name begins as a
+/// path does.
+fn embedder_file(wishes: &Wishes) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(wish) = wishes.first() else { return Ok(None) };
+    let path = Path::new(&wish.value);
+    if path.is_absolute() {
+        return Ok(Some(path.to_owned()));
+    }
+    match ["./", "../", "~"].iter().any(|start| wish.value.starts_with(start)) {
+        true => Err(ConfigError::Value {
+            place: wish.origin.to_string(),
+            cause: format!("is {}, which is no whole path", shown(&wish.value)),
+            remedy: "name the model's directory or file from / on; a model of a provider is \
+                     PROVIDER/NAME"
+                .to_owned(),
+        }),
+        false => Ok(None),
+    }
 }
 
 /// Says that a variable of `.env` does not count.

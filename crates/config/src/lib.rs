@@ -40,5 +40,5 @@ pub use layers::{Flags, Layers, SandboxFlags, Text};
 pub use load::{Sources, load};
 pub use origin::Trust;
 pub use provider::Provider;
-pub use settings::{ContextWindows, EndpointSettings, SandboxSettings, Settings};
+pub use settings::{ContextWindows, Embedder, EndpointSettings, SandboxSettings, Settings};
 pub use url::{BaseUrl, UrlError};

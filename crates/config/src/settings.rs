@@ -22,8 +22,8 @@ pub struct Settings {
     pub coder: Option<ModelName>,
     /// The model that writes summaries; `None` is the one that plans.
     pub summariser: Option<ModelName>,
-    /// The model that says what texts mean, for what is recalled; `None` is none.
-    pub embedder: Option<ModelName>,
+    /// Who says what texts mean, for what is recalled; `None` is nobody.
+    pub embedder: Option<Embedder>,
     /// How many tokens models take in and give out together.
     pub context_window: ContextWindows,
     /// The providers that are known, by their names.
@@ -49,6 +49,15 @@ pub struct Settings {
     /// What the user should be told: whatever of the workspace's decides where
     /// requests go or where the work happens, and whatever of it was not used.
     pub warnings: Vec<String>,
+}
+
+/// Who says what texts mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Embedder {
+    /// A model of a provider.
+    Model(ModelName),
+    /// A model in a file of this machine, or in a directory, by its whole path.
+    File(PathBuf),
 }
 
 /// How many tokens models take in and give out together, as far as somebody has said.

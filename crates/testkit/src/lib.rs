@@ -5,7 +5,8 @@
 //! formats with plain sockets and an HTTP of its own, so that each [`Fault`] is
 //! made byte by byte: nothing between the script and the socket tidies it up.
 //!
-//! [`EmbeddingServer`] stands in for one that makes vectors of texts.
+//! [`EmbeddingServer`] stands in for one that makes vectors of texts, and [`minilm()`]
+//! is a real model that does.
 //!
 //! [`Postgres`] is a real database server, and [`Browser`] a real browser, started for
 //! a test and removed after it.
@@ -26,6 +27,7 @@ mod http;
 mod server;
 
 mod embeddings;
+mod minilm;
 
 mod conversation;
 
@@ -41,6 +43,7 @@ pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
 pub use crash::{CrashSuite, Tally, Violation};
 pub use embeddings::{Embedded, EmbeddingServer, Embeddings};
+pub use minilm::minilm;
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};

@@ -1,9 +1,10 @@
 //! Which models a job is done with.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_config::{ConfigError, EndpointSettings, LocalServer, Settings};
+use cofferdam_config::{ConfigError, Embedder, EndpointSettings, LocalServer, Settings};
 use cofferdam_model::Model;
 use cofferdam_runtime::{Embed, Models};
 use cofferdam_types::{JobSpec, ModelName, Record};
@@ -30,6 +31,12 @@ pub trait ModelMaker: Send + Sync {
     /// When the endpoint cannot be used, or makes none.
     fn embedder(&self, endpoint: EndpointSettings) -> Result<Arc<dyn Embed>, String>;
 
+    /// A model in a file, or in a directory, that makes vectors of texts.
+    ///
+    /// # Errors
+    /// When it cannot be used: why, and what to do about it.
+    fn embedder_of_file(&self, path: &Path) -> Result<Arc<dyn Embed>, UnusableFile>;
+
     /// The built-in demonstration.
     fn demo(&self) -> Arc<dyn Model>;
 
@@ -42,6 +49,15 @@ pub trait ModelMaker: Send + Sync {
         server: &'a LocalServer,
         within: Duration,
     ) -> BoxFuture<'a, Option<Vec<String>>>;
+}
+
+/// Why a model in a file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnusableFile {
+    /// What is wrong with it.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// The names of the models to be used: those that are set, else the first model
@@ -105,7 +121,15 @@ pub(crate) fn embedder(
     maker: &dyn ModelMaker,
     settings: &Settings,
 ) -> Result<Option<Arc<dyn Embed>>, Problem> {
-    let Some(name) = &settings.embedder else { return Ok(None) };
-    let endpoint = settings.endpoint(name).map_err(|error| Problem::config(&error))?;
-    maker.embedder(endpoint).map(Some).map_err(|cause| Problem::model(name, cause))
+    match &settings.embedder {
+        None => Ok(None),
+        Some(Embedder::Model(name)) => {
+            let endpoint = settings.endpoint(name).map_err(|error| Problem::config(&error))?;
+            maker.embedder(endpoint).map(Some).map_err(|cause| Problem::model(name, cause))
+        }
+        Some(Embedder::File(path)) => {
+            let opened = maker.embedder_of_file(path);
+            opened.map(Some).map_err(|error| Problem::model_file(path, &error))
+        }
+    }
 }

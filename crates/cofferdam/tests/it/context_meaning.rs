@@ -28,7 +28,7 @@ fn agent() -> Agent {
 }
 
 /// The lines of the list that the model was given, each with what was found there.
-fn found(log: &[Value]) -> Vec<String> {
+pub(crate) fn found(log: &[Value]) -> Vec<String> {
     let outputs = of_kind(log, "tool_ended");
     let mut texts = outputs.iter().flat_map(|record| strings(record));
     let list = texts.rfind(|text| text.contains("`recall` with `id` reads one whole"));
@@ -105,7 +105,7 @@ fn what_is_meant_comes_earlier_with_an_embedder_and_nothing_is_lost_with_a_bad_o
 }
 
 /// The list without what differs from job to job.
-fn without_times(found: &[String]) -> Vec<String> {
+pub(crate) fn without_times(found: &[String]) -> Vec<String> {
     let parts = found.iter().map(|line| line.split(", ").collect::<Vec<_>>());
     parts.map(|parts| [parts[0], parts[parts.len() - 1]].join(", ")).collect()
 }

@@ -71,6 +71,11 @@ impl Served {
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
+    /// The server's process.
+    pub(crate) fn pid(&self) -> i32 {
+        self.running.as_ref().unwrap().pid()
+    }
+
     /// Kills the server in the middle of things.
     pub(crate) fn kill(&mut self) {
         if let Some(running) = self.running.take() {

@@ -1,6 +1,8 @@
 //! Which model is used.
 
-use cofferdam_config::{DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL, Flags};
+use std::path::Path;
+
+use cofferdam_config::{DEFAULT_ANTHROPIC_MODEL, DEFAULT_OPENAI_MODEL, Embedder, Flags};
 use insta::assert_snapshot;
 
 use crate::harness::Case;
@@ -166,11 +168,39 @@ fn there_is_no_embedder_unless_the_user_names_one() {
     COFFERDAM_EMBEDDER in .env is ignored: a repository cannot set it; set it in your environment
     "#);
     let case = case.user("[model]\nembedder = \"openai/own\"");
-    assert_eq!(case.check().embedder.unwrap().0, "openai/own");
+    assert_eq!(embedder(&case), "openai/own");
     let case = case.environment("COFFERDAM_EMBEDDER=ollama/nomic-embed-text");
-    assert_eq!(case.check().embedder.unwrap().0, "ollama/nomic-embed-text");
+    assert_eq!(embedder(&case), "ollama/nomic-embed-text");
     let told = case_of_nonsense("COFFERDAM_EMBEDDER=vectors");
     assert!(told.contains("COFFERDAM_EMBEDDER names the model \"vectors\""), "{told}");
+}
+
+/// The name of the embedder's model.
+fn embedder(case: &Case) -> String {
+    match case.check().embedder.unwrap() {
+        Embedder::Model(name) => name.0,
+        file => panic!("{file:?}"),
+    }
+}
+
+#[test]
+fn an_embedder_may_be_a_file_of_the_user_by_its_whole_path() {
+    let file = |case: &Case| match case.check().embedder {
+        Some(Embedder::File(path)) => path,
+        other => panic!("{other:?}"),
+    };
+    let case = Case::new().user("[model]\nembedder = \"/models/minilm\"");
+    assert_eq!(file(&case), Path::new("/models/minilm"));
+    let case = case.environment("COFFERDAM_EMBEDDER=/models/other/model.onnx");
+    assert_eq!(file(&case), Path::new("/models/other/model.onnx"));
+    // A repository's is not looked at, whatever it is.
+    let case = Case::new().dotenv("COFFERDAM_EMBEDDER=/models/theirs");
+    assert_eq!(case.check().embedder, None);
+    for path in ["./minilm", "../minilm", "~/minilm"] {
+        let told = case_of_nonsense(&format!("COFFERDAM_EMBEDDER={path}"));
+        let wanted = format!("COFFERDAM_EMBEDDER is {path:?}, which is no whole path");
+        assert_eq!(told, wanted);
+    }
 }
 
 /// A server that the workspace names is told of, whatever it is asked for.

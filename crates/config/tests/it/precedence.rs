@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_config::{Flags, SandboxFlags};
+use cofferdam_config::{Embedder, Flags, SandboxFlags};
 use cofferdam_types::{ModelName, Network, Usd};
 
 use crate::harness::Case;
@@ -97,7 +97,8 @@ fn a_whole_file_is_understood() {
     assert_eq!((settings.retries, settings.thinking, settings.max_output), (2, 1024, 4096));
     let summariser = settings.summariser.as_ref().unwrap();
     assert_eq!(summariser.0, "acme/brief");
-    assert_eq!(settings.embedder.as_ref().unwrap().0, "acme/vectors");
+    let embedder = Embedder::Model(ModelName("acme/vectors".to_owned()));
+    assert_eq!(settings.embedder.as_ref(), Some(&embedder));
     assert_eq!(settings.context_window(summariser), Some(32_000));
     assert_eq!(settings.context_window(&ModelName("ollama/x".to_owned())), Some(64_000));
     let budget = &settings.budget;
