@@ -8,7 +8,7 @@ use cofferdam_engine::{
 use cofferdam_types::{
     Answer, Arguments, Block, Budget, Event, JobSpec, LOG_VERSION, Limits, ModelName, Network,
     Place, Price, Record, Role, SandboxId, StopReason, Summariser, ThreadId, Timestamp, Tokens,
-    ToolCall, ToolOutput, ToolSpec, ToolStatus, Usd,
+    ToolCall, ToolOutput, ToolSpec, ToolStatus, Toolbox, Usd,
 };
 use serde_json::json;
 
@@ -54,8 +54,8 @@ fn settings() -> Settings {
     let role = |tools| RoleSettings { tools, price: Some(price), max_output: 1_000, window: 9_000 };
     Settings {
         orchestrator: role(orchestrator_specs().into_iter().chain([read_file]).collect()),
-        coder: role(coder_specs()),
-        summariser: role(Vec::new()),
+        coder: role(coder_specs().into_iter().collect()),
+        summariser: role(Toolbox::default()),
         recalls: false,
         retries: 0,
         backoff: Duration::from_millis(1),
@@ -202,11 +202,12 @@ fn a_conversation_is_told_in_a_screenful() {
         window: 200_000,
         answer: 16_384,
         tokens: 20_970,
+        counting: "exact, by o200k_base".to_owned(),
         counted: Some(Tokens { input: 970, cache_read: 19_000, cache_write: 0, output: 9 }),
         summarising: true,
         parts,
         system: String::new(),
-        tools: Vec::new(),
+        tools: Toolbox::default(),
         messages: Vec::new(),
     };
     let bill = |asked, cost, unpriced| Bill {
@@ -246,6 +247,7 @@ fn a_conversation_is_told_in_a_screenful() {
 
     orchestrator a/large · about 20,970 of 183,616 tokens (11%), 16,384 kept for the answer
     counted by its provider at the last question: 19,970, 19,000 of that cached
+    tokens of its messages: exact, by o200k_base
     a part of it is being summarised
          1,250  instructions                You are Cofferdam, a coding agent.
          3,400  14 tools                    bash, read_file

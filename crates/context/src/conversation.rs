@@ -6,6 +6,7 @@ use cofferdam_types::{
     Block, CheckResult, Content, Message, PlanStep, Summariser, Tokens, ToolResult, ToolStatus,
 };
 
+use crate::counting::{Counting, Memo};
 use crate::facts::{self, Fact, Facts};
 use crate::room::Room;
 use crate::rule;
@@ -41,6 +42,7 @@ pub struct Entry {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) weight: u64,
+    pub(crate) counted: Memo,
     /// For each result what was read there.
     pub(crate) reads: Vec<Option<Read>>,
 }
@@ -98,7 +100,7 @@ pub struct Conversation {
     /// Where each is from.
     pub(crate) entries: Vec<Entry>,
     /// What is said before the model is asked next, each with its event.
-    pub(crate) waiting: Vec<(u64, String)>,
+    pub(crate) waiting: Vec<(u64, String, Memo)>,
     pub(crate) opening: (u64, String),
     pub(crate) facts: Facts,
     pub(crate) summaries: Vec<Summary>,
@@ -175,7 +177,7 @@ impl Conversation {
 
     /// Has something said to the model before it is asked next, which event `seq` tells of.
     pub fn tell(&mut self, seq: u64, words: impl Into<String>) {
-        self.waiting.push((seq, words.into()));
+        self.waiting.push((seq, words.into(), Memo::default()));
     }
 
     /// Has the user's words said to the model. They are never forgotten.
@@ -212,11 +214,14 @@ impl Conversation {
         if self.waiting.is_empty() {
             return;
         }
-        let (sources, content) = std::mem::take(&mut self.waiting)
-            .into_iter()
-            .map(|(seq, text)| (seq, Content::text(text)))
-            .unzip();
+        let waiting = std::mem::take(&mut self.waiting);
+        let counted = Memo::of_user(waiting.iter().map(|(_, _, counted)| counted));
+        let said = waiting.into_iter().map(|(seq, text, _)| (seq, Content::text(text)));
+        let (sources, content) = said.unzip();
         self.push(Message::User { content }, sources, Vec::new());
+        if let Some(entry) = self.entries.last_mut() {
+            entry.counted = counted;
+        }
     }
 
     /// It, with everything said that is to be said.
@@ -259,6 +264,14 @@ impl Conversation {
         self.pressure = Pressure::Summarised;
     }
 
+    /// Another model is asked from here on: what the one before it has counted, and what
+    /// was too long for that, is forgotten.
+    pub fn change_model(&mut self) {
+        self.read = None;
+        self.refusals = 0;
+        self.refused = None;
+    }
+
     /// How often a provider has found it too long in a row.
     #[must_use]
     pub fn refusals(&self) -> u32 {
@@ -268,7 +281,7 @@ impl Conversation {
     /// The room that there really is, if a provider has found something too long before.
     pub(crate) fn fitting(&self, room: Room) -> Room {
         match self.refused {
-            Some(refused) => room.within(self.scale.tokens(refused) / 10 * 9),
+            Some(refused) => room.within(self.rate(room.counting).tokens(refused) / 10 * 9),
             None => room,
         }
     }
@@ -299,21 +312,26 @@ impl Conversation {
         let last = sources.iter().copied().max().unwrap_or(0).max(before);
         self.weight += weight;
         self.messages.push(message);
-        self.entries.push(Entry { sources, first, last, weight, reads });
+        let counted = Memo::default();
+        self.entries.push(Entry { sources, first, last, weight, counted, reads });
     }
 
-    /// About how many tokens the next question has, with what stands before it.
+    /// About how many tokens the next question has, with what stands before it. Of what
+    /// its provider has counted that is the count; only what came since is counted here.
     #[must_use]
-    pub fn tokens(&self, preface: u64) -> u64 {
-        let waiting: usize = self.waiting.iter().map(|(_, text)| text.len()).sum();
+    pub fn tokens(&self, preface: u64, counting: Counting) -> u64 {
+        let waiting: usize = self.waiting.iter().map(|(_, text, _)| text.len()).sum();
         let weight = self.weight + waiting as u64;
-        match self.read {
+        let (before, new) = match self.read {
             // What it thought is not always sent back, but mostly.
-            Some((bytes, read)) if bytes <= weight => {
-                read.read() + self.scale.tokens(weight - bytes)
+            Some((bytes, read)) if bytes <= weight => (read.read(), weight - bytes),
+            _ => (preface, weight),
+        };
+        before
+            + match counting {
+                Counting::Estimated => self.scale.tokens(new),
+                Counting::Exact(encoding) => self.latest(encoding, new),
             }
-            _ => preface + self.scale.tokens(weight),
-        }
     }
 
     /// What the provider counted for the last question and its answer, if nothing was cut
@@ -350,9 +368,11 @@ impl Conversation {
 
     /// What goes before the model, part by part.
     #[must_use]
-    pub fn parts(&self) -> Vec<Part> {
+    pub fn parts(&self, counting: Counting) -> Vec<Part> {
         let mut parts = Vec::new();
-        for (place, (message, entry)) in self.messages.iter().zip(&self.entries).enumerate() {
+        let each = self.tokens_of_each(counting);
+        let all = self.messages.iter().zip(&self.entries).zip(each);
+        for (place, ((message, entry), tokens)) in all.enumerate() {
             let (first, last) = (entry.first, entry.last);
             let name = match message {
                 Message::User { .. } if place == 0 => "task and memory".to_owned(),
@@ -369,7 +389,7 @@ impl Conversation {
                 }
                 _ => first_line(&rule::rule_summary([(message, entry)].into_iter(), 4_000), 100),
             };
-            parts.push(Part { name, tokens: self.scale.tokens(entry.weight), begins });
+            parts.push(Part { name, tokens, begins });
         }
         parts
     }

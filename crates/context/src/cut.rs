@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use cofferdam_types::{Content, Cut, Message, PlanStep, Span};
 
 use crate::conversation::{Conversation, Entry, Pressure, Summary};
+use crate::counting::Memo;
 use crate::head::Head;
 use crate::room::Room;
 use crate::rule;
@@ -32,6 +33,7 @@ impl Conversation {
                     && let Some(first) = content.first_mut()
                 {
                     *first = Content::text(task);
+                    self.recount(0);
                 }
                 self.pressure = Pressure::Pruned;
                 self.weigh();
@@ -84,6 +86,7 @@ impl Conversation {
             if let Some(first) = self.messages.first_mut() {
                 *first = head;
             }
+            self.recount(0);
             self.weigh();
             match self.weight.checked_sub(most) {
                 None | Some(0) => return,
@@ -99,6 +102,13 @@ impl Conversation {
         shorten(task, pinned / 2, *seq)
     }
 
+    /// Forgets what was counted of a message that is another one now.
+    pub(crate) fn recount(&mut self, place: usize) {
+        if let Some(entry) = self.entries.get_mut(place) {
+            entry.counted = Memo::default();
+        }
+    }
+
     fn weigh(&mut self) {
         for (message, entry) in self.messages.iter().zip(&mut self.entries) {
             entry.weight = weight(message);
@@ -109,7 +119,7 @@ impl Conversation {
     /// Bytes that the task and facts may take in such a room.
     #[must_use]
     pub fn pinned(&self, room: Room) -> u64 {
-        self.scale.bytes(self.fitting(room).pinned())
+        self.rate(room.counting).bytes(self.fitting(room).pinned())
     }
 
     /// How many bytes a part has.
@@ -127,7 +137,7 @@ impl Conversation {
     /// that was too much.
     #[must_use]
     pub fn to_summarise(&self, span: Span, room: Room, attempt: u32) -> String {
-        let longest = self.scale.bytes(room.portion()) / u64::from(attempt.max(1));
+        let longest = self.rate(room.counting).bytes(room.portion()) / u64::from(attempt.max(1));
         match span {
             Span::Messages { through } => transcript::of_entries(self.part(through), longest),
             Span::Summaries { count } => {
@@ -154,7 +164,7 @@ impl Conversation {
     /// Bytes that a summary of a part may have.
     #[must_use]
     pub fn longest_summary(&self, span: Span, room: Room) -> u64 {
-        self.scale.bytes(self.fitting(room).summary()).min(self.replaced(span) / 2)
+        self.rate(room.counting).bytes(self.fitting(room).summary()).min(self.replaced(span) / 2)
     }
 
     /// A summary of a part by rule: always shorter than that.

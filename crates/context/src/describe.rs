@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use cofferdam_types::{Content, Cut, Message, Role, Span, Summariser, ThreadId};
 
 use crate::conversation::Conversation;
+use crate::counting::Counting;
 
 /// Parts of a conversation that are listed one by one.
 const MOST_PARTS: usize = 200;
@@ -49,7 +50,7 @@ impl CutMade {
 #[must_use]
 pub fn describe<'a>(
     job: &str,
-    conversations: impl IntoIterator<Item = (ThreadId, Role, &'a Conversation)>,
+    conversations: impl IntoIterator<Item = (ThreadId, Role, &'a Conversation, Counting)>,
     cuts: impl IntoIterator<Item = &'a CutMade>,
 ) -> String {
     let mut text = format!(
@@ -57,7 +58,7 @@ pub fn describe<'a>(
          product for people to read; nothing reads it back. Numbers (#) are those of events in \
          the job's log, where everything is in full.\n"
     );
-    for (id, role, conversation) in conversations {
+    for (id, role, conversation, counting) in conversations {
         let role = match role {
             Role::Orchestrator => "the orchestrator",
             Role::Coder => "a coder",
@@ -65,7 +66,7 @@ pub fn describe<'a>(
         };
         write!(text, "\n## Conversation {id} of {role}\n\n").ok();
         text.push_str(&memory(conversation));
-        text.push_str(&parts(conversation));
+        text.push_str(&parts(conversation, counting));
     }
     let mut cuts = cuts.into_iter().peekable();
     if cuts.peek().is_some() {
@@ -99,9 +100,9 @@ fn memory(conversation: &Conversation) -> String {
     text
 }
 
-fn parts(conversation: &Conversation) -> String {
-    let parts = conversation.parts();
-    let mut text = String::from("| part | tokens | begins |\n| --- | --- | --- |\n");
+fn parts(conversation: &Conversation, counting: Counting) -> String {
+    let parts = conversation.parts(counting);
+    let mut text = format!("| part | tokens ({counting}) | begins |\n| --- | --- | --- |\n");
     let left_out = parts.len().saturating_sub(MOST_PARTS);
     if left_out > 0 {
         writeln!(text, "| {left_out} earlier parts | | |").ok();
@@ -135,7 +136,11 @@ mod tests {
         };
         conversation.cut(&cut, &[], 4_000);
         let made = CutMade::new(6, ThreadId(0), &cut, (900, 100));
-        let told = describe("7", [(ThreadId(0), Role::Orchestrator, &conversation)], [&made]);
+        let told = describe(
+            "7",
+            [(ThreadId(0), Role::Orchestrator, &conversation, Counting::Estimated)],
+            [&made],
+        );
         for wanted in [
             "> Keep port 8137.",
             "> ## Summary of #2 to #3",

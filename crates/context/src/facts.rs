@@ -7,9 +7,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use cofferdam_types::{Arguments, CheckResult, ToolStatus};
 
 use crate::conversation::Call;
+use crate::done::Groups;
 
-/// Files and commands that are remembered one by one; of older ones only how many.
+/// Files and commands that are remembered one by one; of older ones only how many there
+/// were where.
 const MOST: usize = 4_000;
+
+/// Directories and programs of older ones.
+const MOST_GROUPS: usize = 500;
 
 /// Decisions that are remembered.
 const MOST_DECISIONS: usize = 500;
@@ -110,8 +115,9 @@ pub(crate) struct Facts {
     pub(crate) deeds: BTreeMap<String, Deed>,
     /// Checks that failed when the work was last handed in.
     pub(crate) failed_checks: Option<(u64, Vec<String>)>,
-    /// Files and deeds that are no longer remembered one by one.
-    pub(crate) folded: u64,
+    /// What was done, and what went wrong, that is no longer remembered one by one.
+    pub(crate) done_before: Groups,
+    pub(crate) failed_before: Groups,
 }
 
 /// Something that was done.
@@ -197,15 +203,23 @@ impl Facts {
         while self.files.len() > MOST {
             let oldest = self.files.iter().min_by_key(|(_, seq)| **seq);
             let Some(oldest) = oldest.map(|(path, _)| path.clone()) else { break };
-            self.files.remove(&oldest);
-            self.folded += 1;
+            if let Some(seq) = self.files.remove(&oldest) {
+                self.done_before.add_file(&oldest, seq);
+            }
         }
         while self.deeds.len() > MOST {
             let oldest = self.deeds.iter().min_by_key(|(_, deed)| deed.seq);
             let Some(oldest) = oldest.map(|(what, _)| what.clone()) else { break };
-            self.deeds.remove(&oldest);
-            self.folded += 1;
+            match self.deeds.remove(&oldest) {
+                Some(Deed { seq, status: ToolStatus::Done, .. }) => {
+                    self.done_before.add_deed(&oldest, seq);
+                }
+                Some(Deed { seq, .. }) => self.failed_before.add_deed(&oldest, seq),
+                None => {}
+            }
         }
+        self.done_before.at_most(MOST_GROUPS);
+        self.failed_before.at_most(MOST_GROUPS);
     }
 }
 

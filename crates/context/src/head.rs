@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use cofferdam_types::{Content, Message, PlanStep, StepStatus, ToolStatus};
 
 use crate::conversation::Summary;
+use crate::done::{self, Item};
 use crate::facts::Facts;
 use crate::shorten::{first_line, one_line, share, shorten};
 
@@ -16,8 +17,13 @@ const DEED: usize = 160;
 /// Where there is less room than this for each line, the oldest are only counted.
 const SHORTEST_LINE: u64 = 100;
 
-/// Failures that are shown.
-const MOST_FAILURES: usize = 20;
+/// So much of the room, in percent, is kept for what was done: it is never crowded out.
+const DONE: usize = 25;
+
+/// How what was cut is found again.
+pub(crate) const BY_NUMBER: &str =
+    ": `recall` with that id shows it in full, `recall` with words or a file finds others";
+pub(crate) const BY_WORDS: &str = ": `recall` with words or a file finds them";
 
 /// What the first message is made of.
 pub(crate) struct Head<'a> {
@@ -43,27 +49,29 @@ impl Head<'_> {
     }
 
     fn memory(&self) -> (String, usize) {
-        let mut text = String::from(
+        let mut text = format!(
             "<memory>\nEarlier parts of this conversation were cut to save room. This is what \
-             they came to. Each number (#) is an event: `recall` with that id shows it in full, \
-             `recall` with words or a file finds others. What is listed as done is done; do not \
-             do it again.\n",
+             they came to. Each number (#) is an event{BY_NUMBER}. What is listed as done is \
+             done; do not do it again.\n",
         );
-        // Least of all may the user's words be missing: they come first, and what was done
-        // gets what the others leave.
-        let (mut left, mut facts) = (self.room, 0);
+        // Least of all may the user's words be missing: they come first. What was done gets
+        // what the others leave, and its share in any case.
+        let kept = self.done(self.room).len().min(self.room / 100 * DONE);
+        let (mut left, mut facts) = (self.room - kept, 0);
         for (part, percent) in [
             (Self::said as fn(&Self, usize) -> String, 50),
             (Self::plan, 40),
             (Self::decisions, 60),
             (Self::open, 50),
-            (Self::done, 100),
         ] {
             let part = part(self, left / 100 * percent);
             left = left.saturating_sub(part.len());
             facts += part.len();
             text.push_str(&part);
         }
+        let done = self.done(left + kept);
+        facts += done.len();
+        text.push_str(&done);
         for summary in self.summaries {
             let Summary { from, through, text: words, .. } = summary;
             write!(text, "\n## Summary of #{from} to #{through}\n{}\n", words.trim()).ok();
@@ -99,39 +107,37 @@ impl Head<'_> {
     fn open(&self, room: usize) -> String {
         let mut failed = self.facts.open_failures();
         failed.retain(|(_, deed)| deed.seq < self.live_from);
-        let (older, failed) = failed.split_at(failed.len().saturating_sub(MOST_FAILURES));
         let failed = failed.iter().map(|(what, deed)| {
             let how = match deed.status {
                 ToolStatus::Failed => "failed",
                 ToolStatus::Cancelled => "stopped before its end",
                 _ => "how it ended is not known",
             };
-            (deed.seq, format!("{}: {how}", first_line(what, DEED)))
+            Item::deed(what, deed.seq, format!("{}: {how}", first_line(what, DEED)))
         });
         let checks = self.facts.failed_checks.iter();
-        let checks = checks
-            .flat_map(|(seq, lines)| lines.iter().map(|line| (*seq, format!("check {line}"))));
-        let lines: Vec<(u64, String)> = failed.chain(checks).collect();
-        let lines = lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words });
-        section("Went wrong when last run", &lines.collect::<Vec<_>>(), older.len(), room)
+        let checks = checks.flat_map(|(seq, lines)| lines.iter().map(|line| (*seq, line)));
+        let checks = checks.map(|(seq, line)| {
+            Item::deed(&format!("check {line}"), seq, format!("check {}", one_line(line, DEED)))
+        });
+        let items = failed.chain(checks).collect();
+        done::section("Went wrong when last run", items, &self.facts.failed_before, room)
     }
 
-    /// What was done, the latest first as far as there is room, shown in its order.
     fn done(&self, room: usize) -> String {
-        let files = self.facts.files.iter().map(|(path, seq)| (*seq, format!("changed {path}")));
+        done::section("Done", self.deeds(), &self.facts.done_before, room)
+    }
+
+    /// What was done and cannot be seen further down.
+    fn deeds(&self) -> Vec<Item> {
+        let files = self.facts.files.iter().map(|(path, seq)| Item::file(path, *seq));
         let good = self.facts.deeds.iter().filter(|(_, deed)| deed.status == ToolStatus::Done);
         let deeds = good.map(|(what, deed)| {
             let times =
                 if deed.times > 1 { format!(" ({} times)", deed.times) } else { String::new() };
-            (deed.seq, format!("{}{times}", first_line(what, DEED)))
+            Item::deed(what, deed.seq, format!("{}{times}", first_line(what, DEED)))
         });
-        let gone = files.chain(deeds).filter(|(seq, _)| *seq < self.live_from);
-        let mut lines: Vec<(u64, String)> = gone.collect();
-        lines.sort();
-        let folded = usize::try_from(self.facts.folded).unwrap_or(usize::MAX);
-        let lines: Vec<Line<'_>> =
-            lines.iter().map(|(seq, words)| Line { seq: Some(*seq), mark: "", words }).collect();
-        latest("Done", &lines, folded, room)
+        files.chain(deeds).filter(|item| item.seq < self.live_from).collect()
     }
 }
 
@@ -181,7 +187,7 @@ fn head(title: &str, folded: usize) -> String {
     match folded {
         0 => format!("\n## {title}\n"),
         _ => {
-            format!("\n## {title}\n({folded} earlier: `recall` with words or a file finds them)\n")
+            format!("\n## {title}\n({folded} earlier{BY_WORDS})\n")
         }
     }
 }

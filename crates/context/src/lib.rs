@@ -11,8 +11,10 @@
 //! number it can be recalled.
 
 mod conversation;
+mod counting;
 mod cut;
 mod describe;
+mod done;
 mod facts;
 mod head;
 mod judge;
@@ -23,10 +25,13 @@ mod rule;
 mod scale;
 mod shorten;
 mod transcript;
+mod unnamed;
 
 pub use conversation::{Call, Conversation, Part};
+pub use counting::Counting;
 pub use describe::{CutMade, describe};
 pub use facts::Fact;
 pub use judge::{Fault, judge};
 pub use room::{Need, Room};
 pub use rule::rule_summary;
+pub use unnamed::{unnamed, unnamed_in};

@@ -25,7 +25,7 @@ impl Conversation {
             (Pressure::Pruned, _) | (Pressure::None, true) => room.at_a_step(),
             (Pressure::None, false) => room.soft(),
         };
-        if self.tokens(room.preface) <= room.preface + begin {
+        if self.tokens(room.preface, room.counting) <= room.preface + begin {
             return Need::Nothing;
         }
         self.spoken().first(room)
@@ -33,7 +33,7 @@ impl Conversation {
 
     /// What is to be done first, where something is.
     fn first(&self, room: Room) -> Need {
-        let now = self.tokens(room.preface).saturating_sub(room.preface);
+        let now = self.tokens(room.preface, room.counting).saturating_sub(room.preface);
         let hard = now > room.hard();
         let recent = self.recent(room);
         // What nobody needs any more, if that is enough: a summary of what is whole is better.
@@ -43,7 +43,7 @@ impl Conversation {
         };
         let through = self.through(recent);
         let gain = self.gain(through, KEPT, self.pinned(room));
-        if gain > 0 && now.saturating_sub(self.scale.tokens(gain)) <= goal {
+        if gain > 0 && now.saturating_sub(self.rate(room.counting).tokens(gain)) <= goal {
             return Need::Prune { through, keep: KEPT };
         }
         if let Some(count) = self.summaries_to_merge(room) {
@@ -52,7 +52,7 @@ impl Conversation {
         // A cut that hardly shortens it costs more than it saves.
         let span = Span::Messages { through: self.through(self.portion(recent, room)) };
         let replaced = self.replaced(span);
-        if replaced >= SMALLEST && self.scale.tokens(replaced) >= room.least() {
+        if replaced >= SMALLEST && self.rate(room.counting).tokens(replaced) >= room.least() {
             return Need::Summarise { span };
         }
         if !hard {
@@ -83,10 +83,10 @@ impl Conversation {
     /// How many of the oldest summaries are to become one, if they take too much room.
     fn summaries_to_merge(&self, room: Room) -> Option<u32> {
         let lengths = self.summaries.iter().map(|one| one.text.len() as u64);
-        if self.scale.tokens(lengths.clone().sum()) <= room.summaries() {
+        if self.rate(room.counting).tokens(lengths.clone().sum()) <= room.summaries() {
             return None;
         }
-        let fitting = self.scale.bytes(room.portion());
+        let fitting = self.rate(room.counting).bytes(room.portion());
         let mut taken = 0;
         let fits = lengths.take_while(|length| {
             taken += length;
@@ -113,7 +113,7 @@ impl Conversation {
 
     /// Where what was said lately begins: a message that no result belongs to.
     fn recent(&self, room: Room) -> usize {
-        let room = self.scale.bytes(room.recent());
+        let room = self.rate(room.counting).bytes(room.recent());
         let mut taken = 0;
         let mut start = self.messages.len();
         // The last exchange stays, however long it is.
@@ -147,7 +147,7 @@ impl Conversation {
     /// How far a summariser can be given it, up to a place.
     fn portion(&self, end: usize, room: Room) -> usize {
         // Each cut is worth it: a summariser that can read less sees long texts cut.
-        let portion = self.scale.bytes(room.portion().max(room.usable() / 4));
+        let portion = self.rate(room.counting).bytes(room.portion().max(room.usable() / 4));
         let (mut taken, mut last) = (0, 1);
         for place in 1..end {
             taken += self.entries.get(place).map_or(0, |entry| entry.weight);

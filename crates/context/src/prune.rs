@@ -7,7 +7,7 @@ use cofferdam_types::{Content, Message};
 use crate::conversation::{Conversation, Entry, Read};
 use crate::need::KEPT;
 use crate::scale::{weight, weight_of_content};
-use crate::shorten::{share, shorten};
+use crate::shorten::{BY_ID, share, shorten};
 
 /// Bytes that stay of what the user said, however little room there is.
 const KEPT_OF_WORDS: u64 = 200;
@@ -48,6 +48,7 @@ impl Conversation {
             if let Some(longer) = self.messages.get_mut(place) {
                 *longer = message;
             }
+            self.recount(place);
         }
     }
 
@@ -130,7 +131,7 @@ fn replace<T: Clone>(changed: &mut Option<Vec<T>>, all: &[T], place: usize, with
 }
 
 fn read_again(content: &[Content], seq: u64) -> Option<Vec<Content>> {
-    let text = format!("[left out: read again below; `recall` with id {seq} has what was here]");
+    let text = format!("[left out: read again below; {BY_ID}{seq} has what was here]");
     let text = Content::text(text);
     let shorter = weight_of_content(&text) < content.iter().map(weight_of_content).sum();
     shorter.then(|| vec![text])
@@ -149,8 +150,6 @@ fn shorter_content(content: &[Content], keep: u64, seq: u64) -> Option<Vec<Conte
 fn shorter_part(part: &Content, keep: u64, seq: u64) -> Option<Content> {
     match part {
         Content::Text { text } => shorten(text, keep, seq).map(Content::text),
-        Content::Image { .. } => {
-            Some(Content::text(format!("[a picture; `recall` with id {seq} has it]")))
-        }
+        Content::Image { .. } => Some(Content::text(format!("[a picture; {BY_ID}{seq} has it]"))),
     }
 }

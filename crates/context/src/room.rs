@@ -2,6 +2,8 @@
 
 use cofferdam_types::Span;
 
+use crate::counting::Counting;
+
 /// Tokens that a summary may always have.
 const SHORTEST_SUMMARY: u64 = 128;
 
@@ -16,6 +18,8 @@ pub struct Room {
     pub preface: u64,
     /// Tokens that whoever summarises can take in at once.
     pub summariser: u64,
+    /// How the tokens of a conversation are known.
+    pub counting: Counting,
 }
 
 /// What has to be done before the next question.

@@ -3,7 +3,7 @@
 use cofferdam_types::{Block, Content, Message};
 
 /// Bytes of text in a token, until a provider has said more.
-const BYTES_A_TOKEN: u64 = 4;
+pub(crate) const BYTES_A_TOKEN: u64 = 4;
 
 /// The first guess counts as much as this much text that was measured.
 const GUESSED: u64 = 8_000;
@@ -15,7 +15,7 @@ const EXTREMES: (u64, u64) = (1, 8);
 const PICTURE: u64 = 6_000;
 
 /// What a message costs besides its text.
-const FRAME: u64 = 16;
+pub(crate) const FRAME: u64 = 16;
 
 /// Tokens of a model's text, as its provider has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// One by a text that was counted.
+    pub(crate) fn measured(bytes: u64, tokens: u64) -> Self {
+        Self { bytes, tokens }
+    }
+
     /// So many more bytes were so many more tokens.
     pub(crate) fn learn(&mut self, bytes: u64, tokens: u64) {
         let (least, most) = (bytes / EXTREMES.1, bytes / EXTREMES.0);

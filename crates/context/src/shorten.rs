@@ -5,6 +5,9 @@ use std::borrow::Cow;
 /// So many bytes of the end stay, of each hundred that do: errors come last.
 const END_SHARE: usize = 40;
 
+/// How what was cut is found again; the number of its event follows.
+pub(crate) const BY_ID: &str = "`recall` with id ";
+
 /// Bytes of the line that says what is missing, at most.
 pub(crate) const NOTICE: usize = 200;
 
@@ -13,7 +16,7 @@ pub(crate) const NOTICE: usize = 200;
 pub(crate) fn shorten(text: &str, keep: u64, id: u64) -> Option<String> {
     let keep = usize::try_from(keep).unwrap_or(usize::MAX);
     if keep == 0 {
-        let short = format!("[{} bytes: `recall` with id {id} has them]", text.len());
+        let short = format!("[{} bytes: {BY_ID}{id} has them]", text.len());
         return (text.len() > NOTICE / 2).then_some(short);
     }
     // One that was cut before is a little longer than this, and stays.
@@ -26,8 +29,7 @@ pub(crate) fn shorten(text: &str, keep: u64, id: u64) -> Option<String> {
     let (start, end) = (up_to_a_line(start), from_a_line(end));
     let missing = text.len() - start.len() - end.len();
     Some(format!(
-        "{start}[about {missing} bytes are left out here; `recall` with id {id} has all of \
-         it]\n{end}"
+        "{start}[about {missing} bytes are left out here; {BY_ID}{id} has all of it]\n{end}"
     ))
 }
 

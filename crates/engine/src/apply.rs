@@ -1,8 +1,8 @@
 //! What each event does to the state. The only place that changes it.
 
 use cofferdam_types::{
-    CallId, CheckResult, Cut, Event, PlanStep, RequestId, Role, StepStatus, ThreadId, Timestamp,
-    Tokens, Usd,
+    CallId, CheckResult, Cut, Event, ModelName, PlanStep, RequestId, Role, StepStatus, ThreadId,
+    Timestamp, Tokens, Usd,
 };
 
 use crate::digest::Digest;
@@ -112,9 +112,8 @@ impl Run {
                     }
                 }
             }
-            Event::ModelsChanged { orchestrator, coder } => {
-                self.spec.orchestrator = orchestrator.clone();
-                self.spec.coder = coder.clone();
+            Event::ModelsChanged { orchestrator, coder, summariser } => {
+                self.change_models(orchestrator, coder, summariser.as_ref());
             }
             Event::BudgetChanged { budget } => self.spec.budget = budget.clone(),
             Event::Paused => self.paused = true,
@@ -122,6 +121,31 @@ impl Run {
             Event::CancelAsked { by } => self.cancelled = Some(*by),
             Event::Ending { ending } => self.stage = Stage::Ending(ending.clone()),
             Event::Ended { ending, .. } => self.stage = Stage::Ended(ending.clone()),
+        }
+    }
+
+    /// Goes on with other models. What the one before could not read says nothing of the
+    /// next, whose window may be another one.
+    fn change_models(
+        &mut self,
+        orchestrator: &ModelName,
+        coder: &ModelName,
+        summariser: Option<&ModelName>,
+    ) {
+        let roles = [Role::Orchestrator, Role::Coder, Role::Summariser];
+        let before = roles.map(|role| self.model(role).clone());
+        self.spec.orchestrator = orchestrator.clone();
+        self.spec.coder = coder.clone();
+        if let Some(summariser) = summariser {
+            self.spec.summariser = Some(summariser.clone());
+        }
+        for (role, before) in roles.into_iter().zip(before) {
+            if *self.model(role) == before {
+                continue;
+            }
+            for thread in self.threads.iter_mut().filter(|thread| thread.role == role) {
+                thread.context.change_model();
+            }
         }
     }
 

@@ -108,10 +108,15 @@ pub(crate) fn judged(
 
 fn cut(run: &Run, id: ThreadId, thread: &Thread, room: Room, cut: Cut) -> Event {
     let pinned = thread.context.pinned(room);
-    let before = thread.context.tokens(room.preface);
+    let before = thread.context.tokens(room.preface, room.counting);
     let mut after = thread.context.clone();
     after.cut(&cut, &run.plan, pinned);
-    Event::ContextCut { thread: id, cut, pinned, tokens: (before, after.tokens(room.preface)) }
+    Event::ContextCut {
+        thread: id,
+        cut,
+        pinned,
+        tokens: (before, after.tokens(room.preface, room.counting)),
+    }
 }
 
 /// What a conversation may have.
@@ -122,5 +127,6 @@ pub(crate) fn room(run: &Run, settings: &Settings, thread: &Thread) -> Room {
         output: u64::from(role.max_output).min(role.window / 4),
         preface: ledger::preface(run, settings, thread) / ledger::BYTES_A_TOKEN,
         summariser: settings.summariser.window,
+        counting: run.counting(thread.role),
     }
 }

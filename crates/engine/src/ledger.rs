@@ -38,7 +38,7 @@ pub(crate) fn allowance(run: &Run, settings: &Settings, thread: ThreadId) -> Res
         return affordable(run, &settings.summariser, most, reads);
     }
     // What the model has read before, by its own count, and what is new.
-    let now = thread.context.tokens(room.preface);
+    let now = thread.context.tokens(room.preface, room.counting);
     let counted = thread.context.counted().unwrap_or_default();
     let before = counted.total().min(now);
     let cached = counted.cache_read + counted.cache_write > 0;
@@ -103,12 +103,8 @@ fn affordable(run: &Run, role: &RoleSettings, most: u64, reads: Reading) -> Resu
 
 /// Bytes of what goes before a conversation: instructions and tools.
 pub(crate) fn preface(run: &Run, settings: &Settings, thread: &Thread) -> u64 {
-    let tools = settings
-        .role(thread.role)
-        .tools
-        .iter()
-        .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len());
-    (tools.sum::<usize>() + run.system(thread.role).len()) as u64
+    let tools = settings.role(thread.role).tools.bytes();
+    (tools + run.system(settings, thread.role).len()) as u64
 }
 
 fn at_least(tokens: u64, limit: Limit) -> Result<u64, Limit> {

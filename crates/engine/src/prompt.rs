@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use cofferdam_context::{unnamed, unnamed_in};
 use cofferdam_types::{Message, Network, Role, Span, ThreadId};
 
 use crate::compact;
@@ -39,8 +40,12 @@ impl Run {
         if let Some(digest) = &thread.digest {
             return self.digest_prompt(thread, digest);
         }
-        let messages = Cow::Borrowed(thread.context.messages());
-        Prompt { system: self.system(thread.role), messages, piece: None }
+        let messages = thread.context.messages();
+        let messages = match settings.recalls {
+            true => Cow::Borrowed(messages),
+            false => Cow::Owned(unnamed_in(messages)),
+        };
+        Prompt { system: self.system(settings, thread.role), messages, piece: None }
     }
 
     fn digest_prompt(&self, thread: &Thread, digest: &Digest) -> Prompt<'_> {
@@ -81,7 +86,8 @@ impl Run {
         let transcript = thread.context.to_summarise(span, room, attempt);
         let words = thread.context.longest_summary(span, room) / BYTES_A_WORD;
         let names = thread.context.names(span, room);
-        let task = thread.context.opening_within(LONGEST_TASK);
+        // Whoever summarises has no tools.
+        let task = unnamed(&thread.context.opening_within(LONGEST_TASK));
         let mut text = format!("The task of the whole conversation:\n{task}\n\n");
         write!(text, "The part to be summarised:\n<transcript>\n{transcript}</transcript>\n\n")
             .ok();
@@ -97,13 +103,13 @@ impl Run {
         }
     }
 
-    pub(crate) fn system(&self, role: Role) -> String {
+    pub(crate) fn system(&self, settings: &Settings, role: Role) -> String {
         let mut text = match role {
-            Role::Orchestrator => ORCHESTRATOR,
-            Role::Coder => CODER,
-            Role::Summariser => SUMMARISER,
-        }
-        .to_owned();
+            Role::Orchestrator if settings.recalls => ORCHESTRATOR.to_owned(),
+            Role::Orchestrator => ORCHESTRATOR.replace(RECALL, ""),
+            Role::Coder => CODER.to_owned(),
+            Role::Summariser => SUMMARISER.to_owned(),
+        };
         text.push_str(PLACE);
         text.push_str(&match &self.spec.place.network {
             Network::None => "There is no network.".to_owned(),
@@ -155,11 +161,14 @@ not before. Never claim what you have not seen.
 - A tool that fails is information: read its output, find the cause, repair that.
 - Change only what the task needs. Leave no scratch files behind.
 - Calls that only read can be made together in one answer.
-- A long conversation is shortened on the way: what stands in <memory> is what was cut, and \
-`recall` finds the original again. What must hold to the end goes into the plan's decisions.
+- A long conversation is shortened on the way: what stands in <memory> is what was cut\
+, and `recall` finds the original again. What must hold to the end goes into the plan's decisions.
 - For a larger piece of code you may `delegate` to the coder and then try out what it made.
 - When done, call `finish` with a short summary for the user: what was made, how to run it, \
 what was not done.";
+
+/// What the orchestrator is told of it, if it has it.
+const RECALL: &str = ", and `recall` finds the original again";
 
 const CODER: &str = "You are the coder of Cofferdam, a coding agent. You are given one \
 instruction and carry it out in the files of /workspace with your tools. Write complete, working \

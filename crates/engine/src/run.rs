@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam_context::Conversation;
+use cofferdam_context::{Conversation, Counting};
 use cofferdam_types::{
     CallId, Cancel, CheckResult, Ending, Event, Instructions, JobSpec, LOG_VERSION, ModelName,
     PlanStep, Record, Role, SandboxId, Skill, Spent, ThreadId, Timestamp,
@@ -241,6 +241,18 @@ impl Run {
     #[must_use]
     pub fn conversation(&self, thread: ThreadId) -> Option<&Conversation> {
         self.thread(thread).map(|thread| &thread.context)
+    }
+
+    /// How many questions of a role came to an end in a conversation.
+    #[must_use]
+    pub fn earlier(&self, thread: ThreadId, role: Role) -> u32 {
+        self.thread(thread).map_or(0, |thread| thread.heard(role))
+    }
+
+    /// How the tokens of a role's conversations are known before its provider counts them.
+    #[must_use]
+    pub fn counting(&self, role: Role) -> Counting {
+        Counting::of(self.model(role))
     }
 
     /// The conversations that there are, the orchestrator's first.

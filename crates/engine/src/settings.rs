@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cofferdam_types::{Price, Role, ToolSpec};
+use cofferdam_types::{Price, Role, Toolbox};
 
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleSettings {
     /// What it can call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Toolbox,
     /// What its model costs, if that is known.
     pub price: Option<Price>,
     /// Tokens that one answer may have.

@@ -41,6 +41,9 @@ pub(crate) struct Thread {
     pub(crate) offer: Offer,
     /// What is being read, where that is all it is about.
     pub(crate) digest: Option<Digest>,
+    /// Its own questions that came to an end, and those for a summary.
+    pub(crate) heard: u32,
+    pub(crate) summaries_heard: u32,
 }
 
 /// Whether what was let go is looked for.
@@ -111,6 +114,21 @@ impl Thread {
             fruitless: 0,
             offer: Offer::Nothing,
             digest: None,
+            heard: 0,
+            summaries_heard: 0,
+        }
+    }
+
+    /// How many questions of a role came to an end here.
+    pub(crate) fn heard(&self, role: Role) -> u32 {
+        if role == self.role { self.heard } else { self.summaries_heard }
+    }
+
+    fn count_question(&mut self) {
+        match self.state {
+            ThreadState::Asked { .. } => self.heard += 1,
+            ThreadState::Summarising { .. } => self.summaries_heard += 1,
+            _ => {}
         }
     }
 
@@ -139,6 +157,7 @@ impl Thread {
         answer: &Answer,
         next_call: impl FnMut() -> CallId,
     ) {
+        self.count_question();
         if let Some(digest) = &mut self.digest {
             self.state = match digest.note(&answer.text()) {
                 Some(summary) => ThreadState::HandedIn { summary, success: true },
@@ -158,6 +177,9 @@ impl Thread {
     pub(crate) fn fail(&mut self, failure: &ModelFailure, retry_at: Option<Timestamp>) {
         // That nobody waited for an answer is not the model's fault.
         let counts = u32::from(failure.kind != FailureKind::Abandoned);
+        if counts > 0 {
+            self.count_question();
+        }
         match self.state {
             ThreadState::Summarising { attempt, span, .. } => {
                 let attempt = match (failure.kind, retry_at) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cofferdam_types::{
-    Answer, Arguments, Block, Content, Message, StopReason, ToolCall, ToolResult,
+    Answer, Arguments, Block, Content, Message, StopReason, ToolCall, ToolResult, Toolbox,
 };
 use futures_util::StreamExt;
 
@@ -291,9 +291,10 @@ async fn a_pace_slows_the_words_and_changes_none() {
     let request = |task: &str| Request {
         system: String::new(),
         messages: vec![Message::user(task)],
-        tools: Vec::new(),
+        tools: Toolbox::default(),
         max_output: 1000,
         cache_key: String::new(),
+        which: cofferdam_model::Which::FIRST,
     };
     let pace = Duration::from_millis(1);
     let begun = Instant::now();

@@ -1,15 +1,18 @@
 //! A model that answers from a recorded log.
 //!
-//! A request does not name its conversation, so it is found by what it began
-//! with: the task, or a coder's brief. As many answers as the request holds have
-//! been given, and they must be the recorded ones: a conversation that has taken
-//! another course gets no answer that was meant for this one.
+//! A log is followed question by question: each conversation, and each role that is asked
+//! in it, gets what it got then, in that order, answers and failures alike. What stands
+//! before the model may be shorter by now than all that was said; what does stand there
+//! must be what was recorded: a conversation that has taken another course gets no answer
+//! that was meant for this one.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use cofferdam_model::{DeltaStream, Model, ModelError, Request};
+use cofferdam_model::{DeltaStream, Model, ModelError, Request, Which};
 use cofferdam_types::{
-    Answer, Block, Event, FailureKind, Message, ModelName, Record, RequestId, StopReason, ThreadId,
+    Answer, Block, Event, FailureKind, Message, ModelFailure, ModelName, Record, RequestId, Role,
+    ThreadId,
 };
 use futures_util::{StreamExt, stream};
 
@@ -18,6 +21,11 @@ use crate::said::opening;
 
 /// Characters of an answer that an error shows.
 const EXCERPT: usize = 120;
+
+/// An opening of more bytes than this may have been cut on the way; then so many characters
+/// of it have to fit.
+const LONG_OPENING: usize = 500;
+const BEGINNING: usize = 200;
 
 /// Answers from a recorded log.
 #[derive(Clone, Debug)]
@@ -30,8 +38,19 @@ pub struct Replay {
 #[derive(Clone, Debug)]
 struct Thread {
     id: ThreadId,
+    role: Role,
     opening: String,
-    answers: Vec<Answer>,
+    /// What came of its own questions, in their order.
+    outcomes: Vec<Outcome>,
+    /// What came of the questions for its summaries.
+    summaries: Vec<Outcome>,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug)]
+enum Outcome {
+    Answered(Answer),
+    Failed(ModelError),
 }
 
 impl Replay {
@@ -39,45 +58,63 @@ impl Replay {
     #[must_use]
     pub fn from_records(name: ModelName, records: Vec<Record>) -> Self {
         let mut threads: Vec<Thread> = Vec::new();
-        let mut asked: HashMap<RequestId, ThreadId> = HashMap::new();
-        let begun = |id, opening| Thread { id, opening, answers: Vec::new() };
+        let mut asked: HashMap<RequestId, (ThreadId, Role)> = HashMap::new();
+        let begun = |id, role, opening| {
+            let (outcomes, summaries) = (Vec::new(), Vec::new());
+            Thread { id, role, opening, outcomes, summaries }
+        };
         for record in records {
-            match record.event {
-                Event::Created { spec } => threads.push(begun(ThreadId(0), spec.task)),
-                Event::Delegated { thread, brief, .. } => threads.push(begun(thread, brief)),
-                Event::ModelAsked { thread, request, .. } => {
-                    asked.insert(request, thread);
+            let (request, outcome) = match record.event {
+                Event::Created { spec } => {
+                    threads.push(begun(ThreadId(0), Role::Orchestrator, spec.task));
+                    continue;
                 }
-                Event::ModelAnswered { request, answer, .. } if leaves_a_trace(&answer) => {
-                    let id = asked.get(&request);
-                    let thread = threads.iter_mut().find(|thread| Some(&thread.id) == id);
-                    if let Some(thread) = thread {
-                        thread.answers.push(answer);
-                    }
+                Event::Delegated { thread, brief, reading, .. } => {
+                    let role = if reading.is_some() { Role::Summariser } else { Role::Coder };
+                    threads.push(begun(thread, role, brief));
+                    continue;
                 }
-                _ => {}
+                Event::ModelAsked { thread, request, role, .. } => {
+                    asked.insert(request, (thread, role));
+                    continue;
+                }
+                Event::ModelAnswered { request, answer, .. } => {
+                    (request, Outcome::Answered(answer))
+                }
+                // That nobody waited for an answer is not the model's doing.
+                Event::ModelFailed { failure, .. } if failure.kind == FailureKind::Abandoned => {
+                    continue;
+                }
+                Event::ModelFailed { request, failure, retry_at, .. } => {
+                    (request, Outcome::Failed(at_once(failure, retry_at.is_some())))
+                }
+                _ => continue,
+            };
+            let Some((id, role)) = asked.get(&request) else { continue };
+            if let Some(thread) = threads.iter_mut().find(|thread| thread.id == *id) {
+                let own = *role == thread.role;
+                if own { &mut thread.outcomes } else { &mut thread.summaries }.push(outcome);
             }
         }
         Self { name, threads }
     }
 
     fn answer(&self, request: &Request) -> Result<&Answer, ModelError> {
+        let Which { thread: id, role, .. } = request.which;
         let opening = opening(request);
-        let fits = |thread: &&Thread| opening.contains(&thread.opening);
-        // A brief may quote the task, so the longest that fits is meant. Briefs
-        // may be alike word for word; the course of the conversation decides then.
-        let longest = self.threads.iter().filter(fits).map(|thread| thread.opening.len()).max();
-        let meant = self.threads.iter().filter(fits);
-        let meant = meant.filter(|thread| Some(thread.opening.len()) == longest);
-        let mut problem = None;
-        for thread in meant {
-            match thread.next_after(request) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => problem = problem.or(Some(error)),
-            }
+        let asked_there = |thread: &&Thread| {
+            begins_like(&opening, &thread.opening)
+                && (thread.role == role || role == Role::Summariser)
+        };
+        let mut fitting = self.threads.iter().filter(asked_there);
+        // What is begun side by side may be numbered in another order.
+        let thread = fitting.clone().find(|thread| thread.id == id).or_else(|| fitting.next());
+        let thread = thread
+            .ok_or_else(|| no_answer("no conversation in it begins like this one".to_owned()))?;
+        match thread.next(request)? {
+            Outcome::Answered(answer) => Ok(answer),
+            Outcome::Failed(error) => Err(error.clone()),
         }
-        Err(problem
-            .unwrap_or_else(|| no_answer("no conversation in it begins like this one".to_owned())))
     }
 }
 
@@ -95,38 +132,68 @@ impl Model for Replay {
 }
 
 impl Thread {
-    fn next_after(&self, request: &Request) -> Result<&Answer, ModelError> {
-        let given = request.messages.iter().filter_map(|message| match message {
+    fn next(&self, request: &Request) -> Result<&Outcome, ModelError> {
+        let Which { role, earlier, .. } = request.which;
+        let place = usize::try_from(earlier).unwrap_or(usize::MAX);
+        let (outcomes, what) = match role == self.role {
+            true => (&self.outcomes, "answers"),
+            false => (&self.summaries, "summaries"),
+        };
+        if role == self.role {
+            self.check_course(request, outcomes.get(..place).unwrap_or(outcomes))?;
+        }
+        outcomes.get(place).ok_or_else(|| {
+            no_answer(format!("conversation {} has {} {what}", self.id, outcomes.len()))
+        })
+    }
+
+    /// The answers that are before the model must be the last of those that were given.
+    fn check_course(&self, request: &Request, given: &[Outcome]) -> Result<(), ModelError> {
+        let recorded = given.iter().filter_map(|outcome| match outcome {
+            Outcome::Answered(answer) if says_something(answer) => Some(&answer.blocks),
+            _ => None,
+        });
+        let recorded: Vec<&Vec<Block>> = recorded.collect();
+        let here = request.messages.iter().rev().filter_map(|message| match message {
             Message::Model { blocks } => Some(blocks),
             _ => None,
         });
-        let mut recorded = self.answers.iter();
-        for (place, blocks) in given.enumerate() {
-            let place = place + 1;
-            let Some(answer) = recorded.next() else { break };
-            if answer.blocks != *blocks {
-                let (recorded, here) = (excerpt(&answer.blocks), excerpt(blocks));
-                return Err(ModelError::new(
-                    FailureKind::Rejected,
-                    format!(
-                        "conversation {} differs from the recording at answer {place}: recorded \
-                         is {recorded}, here it was {here}",
-                        self.id
-                    ),
-                ));
-            }
-        }
-        let ended = || format!("conversation {} has {} answers", self.id, self.answers.len());
-        recorded.next().ok_or_else(|| no_answer(ended()))
+        let both = recorded.iter().enumerate().rev().zip(here);
+        // The earliest difference is where the course was left.
+        let differs = both.filter(|((_, recorded), here)| *recorded != here).last();
+        let Some(((place, recorded), here)) = differs else { return Ok(()) };
+        let (place, recorded, here) = (place + 1, excerpt(recorded), excerpt(here));
+        Err(ModelError::new(
+            FailureKind::Rejected,
+            format!(
+                "conversation {} differs from the recording at answer {place}: recorded is \
+                 {recorded}, here it was {here}",
+                self.id
+            ),
+        ))
     }
 }
 
-/// Whether an answer is kept in its conversation. One that says nothing is not,
-/// so it would be given again and again; one that declines is the last.
-fn leaves_a_trace(answer: &Answer) -> bool {
-    answer.stop == StopReason::Refused
-        || answer.calls().next().is_some()
-        || !answer.text().trim().is_empty()
+/// A failure as it is given again: where it was followed by another question, that comes
+/// without a wait.
+fn at_once(failure: ModelFailure, asked_again: bool) -> ModelError {
+    let ModelFailure { kind, message, retry_after } = failure;
+    let retry_after = if asked_again { Some(Duration::ZERO) } else { retry_after };
+    ModelError { kind, message, retry_after }
+}
+
+/// Whether a question is from a conversation that began so.
+fn begins_like(question: &str, opening: &str) -> bool {
+    if question.contains(opening) {
+        return true;
+    }
+    let beginning: String = opening.chars().take(BEGINNING).collect();
+    opening.len() > LONG_OPENING && question.contains(&beginning)
+}
+
+/// Whether an answer is kept in its conversation.
+fn says_something(answer: &Answer) -> bool {
+    answer.calls().next().is_some() || !answer.text().trim().is_empty()
 }
 
 fn no_answer(why: String) -> ModelError {

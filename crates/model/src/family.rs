@@ -3,7 +3,7 @@
 use cofferdam_types::ModelName;
 
 /// Models that edit files in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Trained on patches that change several files at once.
     Patches,

@@ -15,6 +15,6 @@ pub use assembler::Assembler;
 pub use error::ModelError;
 pub use family::Family;
 pub use price::PriceTable;
-pub use request::{Delta, DeltaStream, Model, Request};
+pub use request::{Delta, DeltaStream, Model, Request, Which};
 pub use window::window;
 pub use wire::Wire;

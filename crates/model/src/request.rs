@@ -1,6 +1,6 @@
 //! What a model is asked, and how it answers.
 
-use cofferdam_types::{Message, ModelName, Seal, StopReason, Tokens, ToolSpec};
+use cofferdam_types::{Message, ModelName, Role, Seal, StopReason, ThreadId, Tokens, Toolbox};
 use futures_util::stream::BoxStream;
 
 use crate::error::ModelError;
@@ -30,12 +30,32 @@ pub struct Request {
     /// The conversation so far. It begins with the user.
     pub messages: Vec<Message>,
     /// What it can call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Toolbox,
     /// How many tokens it may write.
     pub max_output: u32,
     /// The same for all requests of one conversation: a provider may use it to
     /// find its cache again.
     pub cache_key: String,
+    /// Which question of its job this is. No provider is told; a recording is followed by it.
+    pub which: Which,
+}
+
+/// A question of a job. The job's log tells it, so that it is the same in every process
+/// that puts the question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Which {
+    /// Its conversation.
+    pub thread: ThreadId,
+    /// In which role the model is asked there.
+    pub role: Role,
+    /// How many questions of that role came to an end there before: they were answered, or
+    /// could not be.
+    pub earlier: u32,
+}
+
+impl Which {
+    /// The first question of a job.
+    pub const FIRST: Self = Self { thread: ThreadId(0), role: Role::Orchestrator, earlier: 0 };
 }
 
 /// A piece of an answer. Pieces of one block come one after another; a piece of

@@ -33,9 +33,9 @@ const KNOWN: &[(&str, u64)] = &[
 /// server often has less; then it has to be set.
 #[must_use]
 pub fn window(name: &ModelName) -> u64 {
-    let model = match name.model() {
-        "" => name.provider(),
-        model => model,
+    let model = match (name.provider(), name.model()) {
+        (provider @ ("demo" | "replay"), _) | (provider, "") => provider,
+        (_, model) => model,
     };
     // Local servers read a few thousand tokens unless they were told otherwise.
     if name.provider() == "ollama" {
@@ -59,6 +59,7 @@ mod tests {
             ("ollama/qwen3-coder", UNKNOWN),
             ("openai-compatible/mine", UNKNOWN),
             ("demo", 200_000),
+            ("replay/01a1e359", 200_000),
         ] {
             assert_eq!(window(&ModelName(name.to_owned())), tokens, "{name}");
         }

@@ -1,11 +1,13 @@
 //! What the engine is told about the models of a job: their tools and prices.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use cofferdam_engine::{RoleSettings, Settings, coder_specs, digest_spec, orchestrator_specs};
 use cofferdam_model::{Family, PriceTable};
 use cofferdam_tools::Editing;
-use cofferdam_types::{JobSpec, ModelName, ToolSpec};
+use cofferdam_types::{JobSpec, ModelName, Role, Toolbox};
 
 use crate::memory;
 
@@ -31,32 +33,43 @@ pub struct Outfit<'a> {
 /// What the engine needs to know besides the job.
 #[must_use]
 pub fn engine_settings(outfit: Outfit<'_>, spec: &JobSpec) -> Settings {
-    let role = |name: &ModelName, own: Vec<ToolSpec>| {
-        let editing = match Family::of(name) {
-            Family::Patches => Editing::Patches,
-            Family::Replacements => Editing::Replacements,
-        };
-        RoleSettings {
-            tools: cofferdam_tools::specs(editing)
-                .into_iter()
-                .chain(outfit.recalls.then(memory::spec))
-                .chain(outfit.recalls.then(digest_spec))
-                .chain(own)
-                .collect(),
-            price: outfit.prices.price(name),
-            max_output: outfit.max_output,
-            window: outfit.window.unwrap_or_else(|| cofferdam_model::window(name)),
-        }
+    let role = |role: Role, name: &ModelName| RoleSettings {
+        tools: toolbox(Family::of(name), outfit.recalls, role),
+        price: outfit.prices.price(name),
+        max_output: outfit.max_output,
+        window: outfit.window.unwrap_or_else(|| cofferdam_model::window(name)),
     };
     let summariser = spec.summariser.as_ref().unwrap_or(&spec.orchestrator);
     Settings {
-        orchestrator: role(&spec.orchestrator, orchestrator_specs()),
-        coder: role(&spec.coder, coder_specs()),
-        summariser: RoleSettings { tools: Vec::new(), ..role(summariser, Vec::new()) },
+        orchestrator: role(Role::Orchestrator, &spec.orchestrator),
+        coder: role(Role::Coder, &spec.coder),
+        summariser: role(Role::Summariser, summariser),
         recalls: outfit.recalls,
         retries: outfit.retries,
         backoff: BACKOFF,
     }
+}
+
+/// The tools of a role, made once for all jobs.
+fn toolbox(family: Family, recalls: bool, role: Role) -> Toolbox {
+    type Made = HashMap<(Family, bool, Role), Toolbox>;
+    static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    made.entry((family, recalls, role)).or_insert_with(|| tools(family, recalls, role)).clone()
+}
+
+fn tools(family: Family, recalls: bool, role: Role) -> Toolbox {
+    let own = match role {
+        Role::Orchestrator => orchestrator_specs(),
+        Role::Coder => coder_specs(),
+        Role::Summariser => return Toolbox::default(),
+    };
+    let editing = match family {
+        Family::Patches => Editing::Patches,
+        Family::Replacements => Editing::Replacements,
+    };
+    let remembering = if recalls { vec![memory::spec(), digest_spec()] } else { Vec::new() };
+    cofferdam_tools::specs(editing).into_iter().chain(remembering).chain(own).collect()
 }
 
 /// A model whose price is not known although the job has a limit on money.

@@ -50,7 +50,7 @@ impl Drive {
             let conversation = run.conversation(id)?;
             // One that was never cut is as the log has it.
             let shown = id == ThreadId(0) || !conversation.summaries().is_empty();
-            shown.then_some((id, role, conversation))
+            shown.then_some((id, role, conversation, run.counting(role)))
         });
         let job = run.spec().job.to_string();
         let text = describe(&job, conversations, &self.driver.traces.cuts);

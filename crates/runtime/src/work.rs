@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cofferdam_engine::Input;
-use cofferdam_model::Request;
+use cofferdam_model::{Request, Which};
 use cofferdam_sandbox::{Backend, OpenError, Sandbox, SandboxError, Spec, Workspace};
 use cofferdam_tools::{Call, Tools, Watcher};
 use cofferdam_types::{
@@ -130,6 +130,7 @@ pub(crate) fn question(
         tools: driver.settings.role(role).tools.clone(),
         max_output,
         cache_key: format!("{}-{thread}", driver.run.spec().job),
+        which: Which { thread, role, earlier: driver.run.earlier(thread, role) },
     };
     (request, prompt.piece)
 }

@@ -33,9 +33,10 @@ impl Conversation {
         Request {
             system: "You are a careful engineer.".to_owned(),
             messages,
-            tools: tools(),
+            tools: tools().into_iter().collect(),
             max_output: 4096,
             cache_key: "job-1/0".to_owned(),
+            which: cofferdam_model::Which::FIRST,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod material;
 mod sight;
+mod wires;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cofferdam_types::Tokens;
 use serde_json::{Value, json};
 
-use crate::script::{Fault, ScriptedAnswer, Turn};
+use crate::script::{Dialect, Fault, ScriptedAnswer, Turn};
 use crate::server::Recorded;
 pub use material::{code, prose};
 
@@ -192,7 +193,8 @@ impl Marathon {
 
     /// Answers a question.
     pub fn answer(&mut self, question: &Recorded) -> Turn {
-        let sight = Sight::of(&question.body);
+        let body = wires::as_messages(question);
+        let sight = Sight::of(&body);
         let record = Arc::clone(&self.record);
         let mut record = look(&record);
         let Some(tokens) = self.weigh(&mut record, question, &sight) else {
@@ -219,7 +221,7 @@ impl Marathon {
     fn weigh(&mut self, record: &mut Record, question: &Recorded, sight: &Sight) -> Option<Tokens> {
         let bytes = question.bytes.len() as u64;
         let tokens = self.tokens(sight.bytes);
-        let answer = question.body.get("max_tokens").and_then(Value::as_u64).unwrap_or(0);
+        let answer = sight.max_tokens;
         let all = tokens + answer;
         if all > self.course.window && self.course.too_long == TooLong::Refused {
             return None;
@@ -245,7 +247,12 @@ impl Marathon {
         self.before.clone_from(&sight.messages);
         record.read.0 += tokens;
         record.read.1 += cached;
-        Some(Tokens { input: 0, cache_read: cached, cache_write: tokens - cached, output: 0 })
+        let read = Tokens { cache_read: cached, ..Tokens::default() };
+        Some(match question.dialect {
+            Dialect::Messages => Tokens { cache_write: tokens - cached, ..read },
+            // Elsewhere nobody says what was put into a cache.
+            Dialect::Responses | Dialect::Chat => Tokens { input: tokens - cached, ..read },
+        })
     }
 
     /// Where it is not known whether a step was done, that is looked at first.

@@ -5,7 +5,8 @@
 //! request sends it back unchanged.
 
 use std::fmt;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Deref};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -159,6 +160,42 @@ pub struct ToolSpec {
     pub description: String,
     /// The JSON schema of its arguments.
     pub schema: serde_json::Value,
+}
+
+/// The tools of a role. Clones share them: every question of every job has some.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Toolbox(Arc<Tools>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tools {
+    specs: Vec<ToolSpec>,
+    bytes: usize,
+}
+
+impl Toolbox {
+    /// Bytes of their names, descriptions and schemas.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+}
+
+impl FromIterator<ToolSpec> for Toolbox {
+    fn from_iter<Specs: IntoIterator<Item = ToolSpec>>(specs: Specs) -> Self {
+        let specs: Vec<ToolSpec> = specs.into_iter().collect();
+        let bytes = |tool: &ToolSpec| {
+            tool.name.len() + tool.description.len() + tool.schema.to_string().len()
+        };
+        Self(Arc::new(Tools { bytes: specs.iter().map(bytes).sum(), specs }))
+    }
+}
+
+impl Deref for Toolbox {
+    type Target = [ToolSpec];
+
+    fn deref(&self) -> &[ToolSpec] {
+        &self.0.specs
+    }
 }
 
 /// Everything a model said in one answer.

@@ -209,6 +209,9 @@ pub enum Event {
         orchestrator: ModelName,
         /// The one that writes code.
         coder: ModelName,
+        /// The one that writes summaries, if that is another one now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        summariser: Option<ModelName>,
     },
     /// A conversation has become shorter. What was cut stays in the log.
     ContextCut {

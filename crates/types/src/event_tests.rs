@@ -131,6 +131,7 @@ fn samples() -> Vec<Event> {
         Event::ModelsChanged {
             orchestrator: ModelName("anthropic/z".to_owned()),
             coder: ModelName("openai/y".to_owned()),
+            summariser: None,
         },
         Event::Noted { text: "asked again".to_owned() },
         Event::CancelAsked { by: Cancel::User },
@@ -182,6 +183,11 @@ fn context_samples() -> Vec<Event> {
         cut(summarised(Span::Summaries { count: 2 }, Summariser::Rule), (3_000, 2_000)),
         Event::RecallAsked { thread, words: "the parser".to_owned() },
         Event::Offered { thread, text: "#12: the parser is in a.rs".to_owned() },
+        Event::ModelsChanged {
+            orchestrator: ModelName("anthropic/z".to_owned()),
+            coder: ModelName("openai/y".to_owned()),
+            summariser: Some(ModelName("openai/small".to_owned())),
+        },
     ]
 }
 

@@ -19,7 +19,7 @@ pub use audit::{AuditAct, AuditRecord};
 pub use chain::error_chain;
 pub use conversation::{
     Answer, Arguments, ArgumentsError, Block, Content, Message, ModelName, Seal, StopReason,
-    Tokens, ToolCall, ToolResult, ToolSpec,
+    Tokens, ToolCall, ToolResult, ToolSpec, Toolbox,
 };
 pub use cut::{Cut, Reading, Span, Summariser};
 pub use event::{

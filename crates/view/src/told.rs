@@ -72,8 +72,11 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         }
         Event::CheckEnded { results, .. } => checks(story, results),
         Event::BudgetChanged { budget } => vec![note().own(Tone::Faint, allowance(budget))],
-        Event::ModelsChanged { orchestrator, coder } => {
-            let models = models(orchestrator, coder);
+        Event::ModelsChanged { orchestrator, coder, summariser } => {
+            let mut models = models(orchestrator, coder);
+            if let Some(summariser) = summariser {
+                models.push_str(&format!(", summariser {summariser}"));
+            }
             vec![note().own(Tone::Faint, "the job goes on with ").foreign(Tone::Faint, &models)]
         }
         Event::ContextCut { cut, tokens: (before, after), .. } => {

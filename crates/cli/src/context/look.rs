@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cofferdam_engine::{ReplayError, Run, Settings};
 use cofferdam_types::{
     CallId, Cut, Event, JobSpec, Message, ModelName, Record, RequestId, Role, Span, Summariser,
-    ThreadId, Timestamp, Tokens, ToolSpec, Usd,
+    ThreadId, Timestamp, Tokens, ToolSpec, Toolbox, Usd,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -200,20 +200,18 @@ impl Look {
         let prompt = run.prompt(settings, thread);
         let role_settings = settings.role(role);
         let tools = role_settings.tools.clone();
-        let bytes = |tool: &ToolSpec| {
-            (tool.name.len() + tool.description.len() + tool.schema.to_string().len()) as u64
-        };
         let instructions = prompt.system.len() as u64 / BYTES_A_TOKEN;
-        let tool_tokens = tools.iter().map(bytes).sum::<u64>() / BYTES_A_TOKEN;
+        let tool_tokens = tools.bytes() as u64 / BYTES_A_TOKEN;
         let mut parts = vec![
             Part::new(Kind::Instructions, "instructions", instructions, &prompt.system),
             Part::new(Kind::Tools, &format!("{} tools", tools.len()), tool_tokens, &names(&tools)),
         ];
         let (mut tokens, mut counted) = (instructions + tool_tokens, None);
+        let counting = run.counting(role);
         if let Some(context) = run.conversation(thread) {
-            tokens = context.tokens(tokens);
+            tokens = context.tokens(tokens, counting);
             counted = context.counted();
-            for (place, part) in context.parts().into_iter().enumerate() {
+            for (place, part) in context.parts(counting).into_iter().enumerate() {
                 let kind = if place == 0 { Kind::Task } else { Kind::Message };
                 // The part's name has its number, and the task is known to be told.
                 let numbered = part.begins.strip_prefix('#').and_then(|rest| rest.split_once(' '));
@@ -247,6 +245,7 @@ impl Look {
             window: role_settings.window,
             answer: u64::from(role_settings.max_output).min(role_settings.window / 4),
             tokens,
+            counting: counting.to_string(),
             counted,
             summarising: summarises.is_some(),
             parts,
@@ -286,6 +285,8 @@ pub(super) struct Conversation<'a> {
     pub(super) answer: u64,
     /// About how many tokens its next question has.
     pub(super) tokens: u64,
+    /// How what its provider has not counted is known.
+    pub(super) counting: String,
     /// What its provider counted for the last question, if nothing was cut since.
     pub(super) counted: Option<Tokens>,
     /// Whether a part of it is being summarised.
@@ -294,7 +295,7 @@ pub(super) struct Conversation<'a> {
     #[serde(skip)]
     pub(super) system: String,
     #[serde(skip)]
-    pub(super) tools: Vec<ToolSpec>,
+    pub(super) tools: Toolbox,
     #[serde(skip)]
     pub(super) messages: Vec<Message>,
 }

@@ -53,6 +53,7 @@ fn conversation(thread: &Conversation<'_>) -> String {
         writeln!(text, "counted by its provider at the last question: {}, {cached}", grouped(read))
             .ok();
     }
+    writeln!(text, "tokens of its messages: {}", thread.counting).ok();
     if thread.summarising {
         text.push_str("a part of it is being summarised\n");
     }
@@ -151,7 +152,7 @@ pub(super) fn text(seen: &Seen<'_>) -> String {
     for thread in &seen.threads {
         let whose = role(thread.role);
         section(&format!("{whose}: instructions"), &thread.system);
-        for tool in &thread.tools {
+        for tool in thread.tools.iter() {
             let words = format!("{}\n{}", tool.description, tool.schema);
             section(&format!("{whose}: tool {}", tool.name), &words);
         }

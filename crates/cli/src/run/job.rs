@@ -42,11 +42,7 @@ pub(crate) fn begin(history: &History, moment: &str, spec: JobSpec) -> Result<Jo
 }
 
 /// The models that the command line asks for, if they are others than the job's.
-fn models(
-    arguments: &RunArguments,
-    settings: &Settings,
-    spec: &JobSpec,
-) -> Option<(ModelName, ModelName)> {
+fn models(arguments: &RunArguments, settings: &Settings, spec: &JobSpec) -> Option<Event> {
     let asked = |given: bool, name: &Option<ModelName>, old: &ModelName| match name {
         Some(name) if given => name.clone(),
         _ => old.clone(),
@@ -55,8 +51,10 @@ fn models(
     // A coder that was the same model stays the same.
     let old_coder = if spec.coder == spec.orchestrator { &orchestrator } else { &spec.coder };
     let coder = asked(arguments.coder.is_some(), &settings.coder, old_coder);
-    let changed = orchestrator != spec.orchestrator || coder != spec.coder;
-    changed.then_some((orchestrator, coder))
+    let summariser = settings.summariser.clone().filter(|_| arguments.summariser.is_some());
+    let summariser = summariser.filter(|name| Some(name) != spec.summariser.as_ref());
+    let changed = orchestrator != spec.orchestrator || coder != spec.coder || summariser.is_some();
+    changed.then_some(Event::ModelsChanged { orchestrator, coder, summariser })
 }
 
 /// Takes up an earlier job, with the models and limits asked for now.
@@ -91,9 +89,7 @@ pub(crate) fn resume(
     if budget != *old {
         changes.push(Event::BudgetChanged { budget });
     }
-    if let Some((orchestrator, coder)) = models(arguments, settings, run.spec()) {
-        changes.push(Event::ModelsChanged { orchestrator, coder });
-    }
+    changes.extend(models(arguments, settings, run.spec()));
     let at = now().max(run.last_event());
     for change in &changes {
         run.apply(at, change);

@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use cofferdam_testkit::Dialect;
 use cofferdam_testkit::marathon::{Course, Marathon, Record, Summary, TooLong, look, said};
-use serde_json::Value;
+use cofferdam_testkit::{Dialect, Recorded, Turn};
+use serde_json::{Value, json};
 
 use crate::agent::{Agent, of_kind};
 use crate::invocation::{Invocation, Ran, Running};
@@ -50,7 +50,35 @@ impl Long {
         summaries: impl FnMut(usize) -> Summary + Send + 'static,
     ) -> Self {
         let (mut marathon, record) = Marathon::new(course, summaries);
-        let agent = Agent::with(Dialect::Messages, move |request, _| marathon.answer(request));
+        Self::of(Dialect::Messages, course, record, move |request| marathon.answer(request))
+    }
+
+    /// One in another wire format.
+    pub(crate) fn speaking(dialect: Dialect, course: Course) -> Self {
+        let (mut marathon, record) = Marathon::new(course, |_| Summary::Good);
+        Self::of(dialect, course, record, move |request| marathon.answer(request))
+    }
+
+    /// One whose work is all done by the coder.
+    pub(crate) fn delegated(course: Course) -> Self {
+        let (mut marathon, record) = Marathon::new(course, |_| Summary::Good);
+        Self::of(Dialect::Messages, course, record, move |request| {
+            let system = request.body["system"].to_string();
+            match request.body["messages"].as_array().map_or(0, Vec::len) {
+                _ if !system.contains("You are Cofferdam") => marathon.answer(request),
+                1 => Turn::call("delegate", json!({ "instruction": course.task() })),
+                _ => Turn::text("The coder has done it."),
+            }
+        })
+    }
+
+    fn of(
+        dialect: Dialect,
+        course: Course,
+        record: Arc<Mutex<Record>>,
+        mut model: impl FnMut(&Recorded) -> Turn + Send + 'static,
+    ) -> Self {
+        let agent = Agent::with(dialect, move |request, _| model(request));
         Self { agent, seen: Seen { course, record } }
     }
 

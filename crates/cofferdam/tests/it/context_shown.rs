@@ -97,6 +97,48 @@ fn what_the_model_of_a_job_sees_is_shown_by_part_and_cut() {
 }
 
 #[test]
+fn whoever_summarises_can_be_another_model_when_a_job_goes_on() {
+    let mut planned = 0;
+    let agent = Agent::with(Dialect::Messages, move |request, _| {
+        // Its provider does not count.
+        let usage = Tokens::default();
+        let says = |text: &str| {
+            Turn::Answer(ScriptedAnswer { text: text.to_owned(), usage, ..Default::default() })
+        };
+        if request.body["tools"].as_array().is_none_or(Vec::is_empty) {
+            return says(SUMMARY);
+        }
+        planned += 1;
+        if planned > 40 {
+            return says("all is read");
+        }
+        let command = json!({"command": format!("seq {planned} {}", 900 + planned)});
+        let calls = vec![("bash".to_owned(), command)];
+        Turn::Answer(ScriptedAnswer { calls, usage, ..Default::default() })
+    });
+    let words = ["--json", "--context-window", WINDOW, "--summariser", "anthropic/brief"];
+    agent.run(&words).words(["--max-turns", "18", "read a lot"]).run().expect_code(4);
+    let words = ["--json", "--context-window", WINDOW, "--last", "--max-turns", "200"];
+    agent.run(&words).words(["--summariser", "anthropic/other"]).run().expect_code(0);
+    let log = agent.transcript();
+    let changed = of_kind(&log, "models_changed");
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    assert_eq!(changed[0]["summariser"], "anthropic/other");
+    let since = changed[0]["seq"].as_u64();
+    let mut before_and_after = [0, 0];
+    for asked in of_kind(&log, "model_asked").iter().filter(|one| one["role"] == "summariser") {
+        let after = asked["seq"].as_u64() > since;
+        assert_eq!(asked["model"], if after { "anthropic/other" } else { "anthropic/brief" });
+        before_and_after[usize::from(after)] += 1;
+    }
+    assert!(before_and_after.iter().all(|asked| *asked > 0), "{before_and_after:?}");
+    // The one that it has already is no change.
+    let same = ["--last", "--summariser", "anthropic/other", "and once more"];
+    agent.run(&same).run().expect_code(0);
+    assert_eq!(of_kind(&agent.transcript(), "models_changed").len(), 1);
+}
+
+#[test]
 fn a_job_is_looked_at_while_it_runs() {
     let agent = Agent::new(Dialect::Messages, [bash("sleep 600")]);
     let running = agent.run(&["--json", "wait"]).spawn();

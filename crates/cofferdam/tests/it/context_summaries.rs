@@ -1,6 +1,6 @@
 //! Summarisers that fail, stall, talk nonsense, say too much or nothing: the job goes on.
 
-use cofferdam_testkit::marathon::Summary;
+use cofferdam_testkit::marathon::{Course, Summary};
 
 use crate::agent::of_kind;
 use crate::context_lab::{Long, SPRINT, cuts, ended};
@@ -62,5 +62,32 @@ fn one_that_stalls_and_then_works() {
     assert!(failed.iter().any(|one| one["failure"]["kind"] == "stalled"), "{failed:?}");
     let [_, by_model, by_rule] = cuts(&transcript);
     assert!(by_model > 1 && by_rule == 0, "{by_model} by the model, {by_rule} by rule");
+    long.seen.went_well(&long.agent.file("ledger.txt"));
+}
+
+#[test]
+fn one_that_never_answers() {
+    let course = Course { steps: 5, ..SPRINT };
+    let long = Long::with(course, |_| Summary::Stall);
+    long.agent.configure("[model]\nidle_timeout = \"2s\"\n");
+    ended(long.start()).expect_code(0);
+    let transcript = long.agent.transcript();
+    let [_, by_model, by_rule] = cuts(&transcript);
+    assert!(by_model == 0 && by_rule > 0, "{by_model} by the model, {by_rule} by rule");
+    let (mut stalled, mut asked) = (0, "");
+    for record in &transcript {
+        match record["event"].as_str() {
+            Some("model_asked") => asked = record["role"].as_str().unwrap(),
+            Some("model_failed") if asked == "summariser" => {
+                assert_eq!(record["failure"]["kind"], "stalled");
+                stalled += 1;
+            }
+            // Three in a row, and not one more, before each that is made by rule.
+            Some("context_cut") if record["cut"]["by"] == "rule" => {
+                assert_eq!(std::mem::take(&mut stalled), 3);
+            }
+            _ => {}
+        }
+    }
     long.seen.went_well(&long.agent.file("ledger.txt"));
 }

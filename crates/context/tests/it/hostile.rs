@@ -1,6 +1,6 @@
 //! Histories that nobody would wish for.
 
-use cofferdam_context::Need;
+use cofferdam_context::{Counting, Need};
 use cofferdam_types::{Cut, PlanStep, Span, StepStatus, Summariser};
 
 use crate::job::{Job, Made, Mood, bash, made, room, shown, writes};
@@ -140,7 +140,10 @@ fn a_window_that_holds_nothing_is_hopeless_and_known_to_be() {
         }
         job.conversation.ask();
     }
-    assert!(job.conversation.tokens(1_200) <= 1_300, "neither hopeless nor short enough");
+    assert!(
+        job.conversation.tokens(1_200, Counting::Estimated) <= 1_300,
+        "neither hopeless nor short enough"
+    );
 }
 
 #[test]
@@ -201,17 +204,17 @@ fn a_summariser_that_never_does_it_well_makes_no_difference_to_the_job() {
 fn what_the_model_thought_and_saw_counts() {
     use cofferdam_types::{Block, Content, Seal};
     let mut job = Job::new("Build it.", 200_000);
-    let before = job.conversation.tokens(0);
+    let before = job.conversation.tokens(0, Counting::Estimated);
     let seal = Some(Seal { wire: "messages".to_owned(), data: "s".repeat(4_000) });
     let thought = Block::Thinking { text: "t".repeat(4_000), seal };
     job.conversation.answer(9, vec![thought]);
-    assert!(job.conversation.tokens(0) >= before + 2_000);
-    let before = job.conversation.tokens(0);
+    assert!(job.conversation.tokens(0, Counting::Estimated) >= before + 2_000);
+    let before = job.conversation.tokens(0, Counting::Estimated);
     let data = "A".repeat(4_000_000);
     let output = vec![Content::Image { media_type: "image/png".to_owned(), data }];
     let picture = Made { output, ..made("read_file", "{}".to_owned(), "") };
     job.conversation.tell(10, "Go on.");
     job.round("I look.", vec![picture]);
     // What a picture costs does not depend on its bytes.
-    assert!((1_000..3_000).contains(&(job.conversation.tokens(0) - before)));
+    assert!((1_000..3_000).contains(&(job.conversation.tokens(0, Counting::Estimated) - before)));
 }

@@ -1,6 +1,8 @@
 //! A job that drives a conversation as the engine does, and knows what must hold.
 
-use cofferdam_context::{Call, Conversation, Need, Room, judge};
+use std::collections::BTreeSet;
+
+use cofferdam_context::{Call, Conversation, Counting, Need, Room, judge};
 use cofferdam_types::{
     Arguments, Block, Content, Cut, Message, PlanStep, Span, StepStatus, Summariser, Tokens,
     ToolCall, ToolResult, ToolStatus,
@@ -65,11 +67,20 @@ pub(crate) struct Job {
     next_plan: Option<(Vec<PlanStep>, Vec<String>)>,
     /// What must be there, by its beginning, and the line that may stand for it.
     pinned: Vec<(String, &'static str)>,
+    /// Files that were changed and commands that were run: each has to be found.
+    files: BTreeSet<String>,
+    commands: BTreeSet<String>,
     sent: Vec<Message>,
 }
 
 pub(crate) fn room(window: u64) -> Room {
-    Room { window, output: (window / 4).min(16_000), preface: 1_200, summariser: window }
+    Room {
+        window,
+        output: (window / 4).min(16_000),
+        preface: 1_200,
+        summariser: window,
+        counting: Counting::Estimated,
+    }
 }
 
 impl Job {
@@ -87,6 +98,8 @@ impl Job {
             checked: 0,
             next_plan: None,
             pinned: Vec::new(),
+            files: BTreeSet::new(),
+            commands: BTreeSet::new(),
             sent: Vec::new(),
         };
         job.pin(task, "recall");
@@ -171,15 +184,10 @@ impl Job {
         for made in &calls {
             let path = made.arguments.split(r#""path":""#).nth(1);
             if let (Some(path), true) = (path, made.changes) {
-                self.pin(path.split('"').next().unwrap(), "## Done\n(");
+                self.files.insert(path.split('"').next().unwrap().to_owned());
             }
             if made.tool == "bash" && made.changes {
-                let command = made.arguments.split('"').nth(3).unwrap();
-                let section = match made.status {
-                    ToolStatus::Done => "## Done\n(",
-                    _ => "## Went wrong when last run\n(",
-                };
-                self.pin(command, section);
+                self.commands.insert(made.arguments.split('"').nth(3).unwrap().to_owned());
             }
         }
         let all: u64 = calls
@@ -195,10 +203,10 @@ impl Job {
     /// Does what has to be done first, then asks, and sees that everything is as it must be.
     pub(crate) fn ask(&mut self) {
         assert!(self.prepare(), "it is hopeless: {:#?}", self.room);
-        let before = self.conversation.tokens(self.room.preface);
+        let before = self.conversation.tokens(self.room.preface, self.room.counting);
         self.conversation.ask();
         let Room { window, output, preface, .. } = self.room;
-        let now = self.conversation.tokens(preface);
+        let now = self.conversation.tokens(preface, self.room.counting);
         assert!(now <= window - output, "{now} tokens in a window of {window}");
         assert!(now <= before + 100, "{before} were thought to be enough for {now}");
         self.well_formed();
@@ -309,6 +317,22 @@ impl Job {
         for (start, stands_for_it) in &self.pinned {
             let there = all.contains(start) || all.contains(stands_for_it);
             assert!(there, "{start:?} is forgotten in:\n{all}");
+        }
+        for path in &self.files {
+            let directories = path.match_indices('/').map(|(end, _)| path.split_at(end + 1).0);
+            let mut lines = directories.chain(["./"]).map(|place| format!(" files in {place}"));
+            let there = all.contains(path) || lines.any(|line| all.contains(&line));
+            assert!(there, "that {path:?} was changed is forgotten in:\n{all}");
+        }
+        for command in &self.commands {
+            let program = command.split(' ').next().unwrap();
+            let together = all.lines().any(|line| {
+                let line = line.strip_prefix('#').and_then(|line| line.split_once(": ran "));
+                let what = line.map_or("", |(_, what)| what);
+                what.contains(&format!(" × $ {program}")) || what.contains(" commands")
+            });
+            let there = all.contains(command) || together;
+            assert!(there, "that {command:?} was run is forgotten in:\n{all}");
         }
         for step in &self.plan {
             let start: String = step.step.chars().take(30).collect();

@@ -1,6 +1,7 @@
 //! What holds for every history.
 
-use cofferdam_types::{Content, PlanStep, StepStatus, ToolStatus};
+use cofferdam_context::Counting;
+use cofferdam_types::{Content, ModelName, PlanStep, StepStatus, ToolStatus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -66,6 +67,11 @@ fn mood() -> impl Strategy<Value = Mood> {
     ]
 }
 
+fn counting() -> impl Strategy<Value = Counting> {
+    let models = prop_oneof![Just("local/any"), Just("openai/gpt-4o"), Just("openai/gpt-4")];
+    models.prop_map(|model| Counting::of(&ModelName(model.to_owned())))
+}
+
 /// Text of about this length that is found nowhere else.
 fn text(what: &str, number: usize, length: usize) -> String {
     let mut text = format!("{what} {number} begins");
@@ -86,7 +92,7 @@ fn call(kind: u8, number: usize, length: usize) -> Made {
             format!(r#"{{"path":"src/file{}.rs","offset":9}}"#, kind % 7),
             &output,
         ),
-        3 => writes(&format!("src/file{}.rs", number % 60), &output),
+        3 => writes(&format!("src/{}/part{}.rs", number % 13, number % 300), &output),
         4 => Made { status: ToolStatus::Failed, ..bash(&format!("make {}", number % 30), &output) },
         5 => {
             let data = "A".repeat(length);
@@ -94,6 +100,7 @@ fn call(kind: u8, number: usize, length: usize) -> Made {
             Made { output: vec![picture], ..reads("a.png", "") }
         }
         6 => Made { changes: false, ..bash("ls", &output) },
+        7 => bash(&format!("tool{} --step {number}", number % 17), &output),
         _ => bash(&format!("run step {number}"), &output),
     }
 }
@@ -147,11 +154,13 @@ proptest! {
         summariser in prop_oneof![Just(8_000_u64), Just(200_000)],
         task in prop_oneof![4 => 10..500_usize, 1 => 500..400_000_usize],
         counts in prop_oneof![Just(None), (3..6_u64).prop_map(Some)],
+        counting in counting(),
         happenings in vec((happening(), mood()), 1..60),
     ) {
         let drive = || {
             let mut job = Job::new(&text("task", 0, task), window);
             job.room.summariser = summariser;
+            job.room.counting = counting;
             job.counts = counts;
             let mut may_be_asked = false;
             for (number, (happening, mood)) in happenings.clone().into_iter().enumerate() {
@@ -164,6 +173,24 @@ proptest! {
         let (one, two) = (drive(), drive());
         prop_assert_eq!(one.conversation.messages(), two.conversation.messages());
         prop_assert_eq!(one.cuts, two.cuts);
+    }
+
+    #[test]
+    fn whatever_was_done_can_be_found_however_much_it_is(
+        window in prop_oneof![Just(8_000_u64), Just(16_000), Just(64_000)],
+        task in prop_oneof![Just(100_usize), Just(50_000)],
+        rounds in vec((any::<bool>(), 1..12_usize), 20..90),
+    ) {
+        let mut job = Job::new(&text("task", 0, task), window);
+        for (number, (talks, count)) in rounds.into_iter().enumerate() {
+            if talks && number % 5 == 0 {
+                job.user_says(&text("user", number, 2_000));
+            }
+            let calls = (0..count).map(|place| call([3, 4, 7, 8][place % 4], number * 20 + place, 300));
+            job.round("I do it.", calls.collect());
+        }
+        job.ask();
+        prop_assert!(!job.cuts.is_empty() || job.history < window);
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Mistakes that were made once.
 
-use cofferdam_context::{Call, Conversation};
+use cofferdam_context::{Call, Conversation, Need};
 use cofferdam_types::{
     Arguments, Block, Content, Cut, Span, Summariser, ToolCall, ToolResult, ToolStatus,
 };
 
-use crate::job::{Job, Made, bash, made, reads, shown};
+use crate::job::{Job, Made, bash, made, reads, shown, writes};
 
 fn pruned(job: &mut Job) -> String {
     job.conversation.cut(&Cut::Pruned { through: u64::MAX, keep: 1_600 }, &[], 100_000);
@@ -127,4 +127,35 @@ fn what_a_coder_changed_is_remembered_by_whoever_asked_for_it() {
     let all = shown(job.conversation.messages());
     assert!(all.contains("#3: changed src/a.rs"), "{all}");
     assert!(all.contains("#3: delegated: Write a.rs."), "{all}");
+}
+
+#[test]
+fn what_was_too_long_for_one_model_may_fit_another() {
+    let mut job = Job::new("Build it.", 32_000);
+    job.round("I look.", vec![bash("make", &"a long line\n".repeat(2_500))]);
+    assert_eq!(job.conversation.need(job.room), Need::Nothing);
+    job.ask();
+    job.conversation.refuse();
+    assert_ne!(job.conversation.need(job.room), Need::Nothing);
+    job.conversation.change_model();
+    job.conversation.ask();
+    assert_eq!(job.conversation.need(job.room), Need::Nothing);
+    assert_eq!(job.conversation.refusals(), 0);
+}
+
+#[test]
+fn what_was_done_stands_together_where_it_is_too_much_to_be_told_one_by_one() {
+    let mut job = Job::new("Build it.", 8_000);
+    for number in 0..250 {
+        let file = writes(&format!("src/{}/part{number}.rs", number % 7), &long("x"));
+        let command = bash(&format!("tool{} --step {number}", number % 3), "done");
+        // Each is looked for after every cut.
+        job.round("I do it.", vec![file, command]);
+    }
+    job.ask();
+    let all = shown(job.conversation.messages());
+    let done = all.split("## Done\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    assert!(done.contains(" files in src/") && done.contains(" × $ tool0"), "{done}");
+    assert!(!done.contains("earlier"), "{done}");
+    assert!(done.len() < 4_000, "{}", done.len());
 }

@@ -3,7 +3,7 @@
 use cofferdam_context::Room;
 use cofferdam_types::{Content, Cut, PlanStep, Span, StepStatus, Summariser, ToolStatus};
 
-use crate::job::{Job, Made, bash, made, reads, shown, writes};
+use crate::job::{Job, Made, bash, made, reads, room, shown, writes};
 
 const TASK: &str = "Write a small web server in Rust that serves /health. Port 8137, no \
                     dependencies.";
@@ -112,7 +112,7 @@ fn a_part_is_summarised_by_a_model() {
 #[test]
 fn a_part_is_summarised_by_rule() {
     let mut job = job();
-    let room = Room { window: 32_000, output: 8_000, preface: 1_200, summariser: 32_000 };
+    let room = Room { summariser: 32_000, output: 8_000, ..room(32_000) };
     let span = Span::Messages { through: 19 };
     let summary = job.conversation.rule_summary(span, room);
     let cut = summarised(span, &summary, Summariser::Rule);
@@ -136,7 +136,7 @@ fn summaries_are_merged() {
 #[test]
 fn what_a_summariser_is_given() {
     let job = job();
-    let room = Room { window: 32_000, output: 8_000, preface: 1_200, summariser: 3_000 };
+    let room = Room { summariser: 3_000, output: 8_000, ..room(32_000) };
     let span = Span::Messages { through: 14 };
     insta::assert_snapshot!(job.conversation.to_summarise(span, room, 1));
 }

@@ -362,7 +362,9 @@ fn what_the_user_pastes_never_makes_a_question_too_long() {
     world.hear(Input::UserSaid { text: paste });
     world.answer(silent(calls(&[("bash", r#"{"command":"make"}"#)])));
     world.done(world.running()[0], "made");
+    world.settings.recalls = true;
     let messages = format!("{:?}", world.run.prompt(&world.settings, ThreadId(0)).messages);
+    world.settings.recalls = false;
     assert!(messages.len() < 15_000 * 4, "{}", messages.len());
     assert!(messages.contains("look:") && messages.contains("why?"));
     let said = world.log.iter().find(|one| matches!(one.event, Event::UserSaid { .. })).unwrap();
@@ -460,4 +462,25 @@ fn a_coder_whose_call_has_ended_without_it_says_nothing_more() {
     assert_eq!(world.done(running, "made"), (Vec::new(), Vec::new()));
     assert_eq!(asked(&world), Some((Role::Orchestrator, ThreadId(0))));
     assert_eq!(Run::replay(&world.log).unwrap(), world.run);
+}
+
+/// Text of few bytes a token: by its bytes there is room for it, by its tokens there is not.
+#[test]
+fn where_a_model_s_table_is_known_its_tokens_are_counted_and_not_guessed() {
+    let mark = |number: u64| char::from(b'!' + u8::try_from(number * number * 7 % 90).unwrap());
+    let dense: String = (0..9_000).map(mark).collect();
+    let shortened = |model: &str| {
+        let mut world = narrow(JobSpec { orchestrator: ModelName(model.to_owned()), ..roomy() });
+        for round in 0..2 {
+            let command = format!(r#"{{"command":"make {round}"}}"#);
+            world.answer(silent(calls(&[("bash", &command)])));
+            world.done(world.running()[0], &dense);
+        }
+        let summarises = asked(&world).is_some_and(|(role, _)| role == Role::Summariser);
+        summarises || !cuts(&world).is_empty()
+    };
+    assert!(!shortened("test/any"));
+    for model in ["openai/gpt-4o", "router/openai/gpt-5-mini", "openai/gpt-4"] {
+        assert!(shortened(model), "{model}");
+    }
 }

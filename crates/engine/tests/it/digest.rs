@@ -8,7 +8,8 @@ use crate::world::{World, calls, says, spec};
 /// A world in which a file of so many pieces is being read.
 fn reading(pieces: u32) -> World {
     let mut world = World::asking(spec());
-    world.settings.orchestrator.tools.push(digest_spec());
+    let tools = &mut world.settings.orchestrator.tools;
+    *tools = tools.iter().cloned().chain([digest_spec()]).collect();
     world.answer(calls(&[("digest", r#"{"path":"big.log","question":"Why did it stop?"}"#)]));
     let call = world.running()[0];
     let reading = Reading { handle: "digest-1".to_owned(), pieces };

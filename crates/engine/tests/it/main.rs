@@ -7,6 +7,7 @@ mod checks;
 mod cuts;
 mod digest;
 mod faults;
+mod models;
 mod properties;
 mod recovery;
 mod world;

@@ -10,7 +10,7 @@ use cofferdam_types::{
     Answer, Arguments, Block, Budget, CallId, CheckResult, Content, Ending, Event, FailureKind,
     JobId, JobSpec, LOG_VERSION, Limits, ModelFailure, ModelName, Network, Outcome, Place, Record,
     RequestId, SandboxId, StopReason, Timestamp, Tokens, ToolCall, ToolOutput, ToolSpec,
-    ToolStatus,
+    ToolStatus, Toolbox,
 };
 
 pub(crate) struct World {
@@ -61,7 +61,7 @@ fn settings() -> Settings {
     Settings {
         orchestrator: role(orchestrator_specs()),
         coder: role(coder_specs()),
-        summariser: RoleSettings { tools: Vec::new(), ..role(Vec::new()) },
+        summariser: RoleSettings { tools: Toolbox::default(), ..role(Vec::new()) },
         recalls: false,
         retries: 3,
         backoff: Duration::from_millis(100),

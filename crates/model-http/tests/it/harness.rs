@@ -6,7 +6,7 @@ use cofferdam_model::Wire;
 use cofferdam_model::{Assembler, Delta, Model, ModelError, Request};
 use cofferdam_model_http::{Endpoint, HttpModel};
 use cofferdam_testkit::{Dialect, ScriptedServer};
-use cofferdam_types::{Answer, Message, ModelName, Redacted};
+use cofferdam_types::{Answer, Message, ModelName, Redacted, Toolbox};
 use futures_util::StreamExt;
 
 /// A key that must never be seen.
@@ -40,9 +40,10 @@ pub(crate) fn request(text: &str) -> Request {
     Request {
         system: "Be brief.".to_owned(),
         messages: vec![Message::user(text)],
-        tools: Vec::new(),
+        tools: Toolbox::default(),
         max_output: 1000,
         cache_key: "key".to_owned(),
+        which: cofferdam_model::Which::FIRST,
     }
 }
 

@@ -171,7 +171,7 @@ fn read(request: &Request) -> usize {
     let json = |value: serde_json::Result<String>| value.map_or(0, |text| text.len());
     request.system.len()
         + json(serde_json::to_string(&request.messages))
-        + json(serde_json::to_string(&request.tools))
+        + json(serde_json::to_string(&*request.tools))
 }
 
 fn written(block: &Block) -> usize {

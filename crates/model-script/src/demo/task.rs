@@ -54,7 +54,7 @@ pub(super) fn recognise(task: &str) -> Option<Composer> {
 #[cfg(test)]
 mod tests {
     use cofferdam_model::Request;
-    use cofferdam_types::Message;
+    use cofferdam_types::{Message, Toolbox};
 
     use super::*;
 
@@ -63,9 +63,10 @@ mod tests {
         let request = Request {
             system: String::new(),
             messages: vec![Message::user(task)],
-            tools: Vec::new(),
+            tools: Toolbox::default(),
             max_output: 1000,
             cache_key: String::new(),
+            which: cofferdam_model::Which::FIRST,
         };
         recognise(task).map(|composer| composer(&Conversation::of(&request)).name)
     }

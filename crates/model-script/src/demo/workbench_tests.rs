@@ -193,6 +193,7 @@ pub(super) fn ask(model: &dyn Model, messages: &[Message], tools: &[&str]) -> An
         tools: tools.iter().map(tool).collect(),
         max_output: 8000,
         cache_key: "key".to_owned(),
+        which: cofferdam_model::Which::FIRST,
     };
     let pieces = model.ask(request).collect::<Vec<_>>().now_or_never().unwrap();
     let mut assembler = Assembler::default();

@@ -11,7 +11,7 @@ use cofferdam_runtime::{
 };
 use cofferdam_sandbox::Lifetime;
 use cofferdam_sandbox_native::Native;
-use cofferdam_types::{Cancel, Ending, Event, ModelName, Tokens};
+use cofferdam_types::{Cancel, Ending, Event, ModelName, Tokens, Toolbox};
 use futures_util::stream;
 use tokio::sync::{Notify, mpsc};
 
@@ -52,7 +52,8 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
     let taken = Arc::new(Notify::new());
     let model: Arc<dyn Model> =
         Arc::new(Silent { name: spec.orchestrator.clone(), taken: Arc::clone(&taken) });
-    let role = RoleSettings { tools: Vec::new(), price: None, max_output: 1000, window: 200_000 };
+    let role =
+        RoleSettings { tools: Toolbox::default(), price: None, max_output: 1000, window: 200_000 };
     let mut journal = Journal::create(&home.path().join("log.jsonl")).unwrap();
     let at = now();
     let created = Event::Created { spec: Box::new(spec.clone()) };

@@ -22,6 +22,8 @@ pub(super) enum Standing {
 pub(super) struct Sight {
     pub(super) is_summary: bool,
     pub(super) has_recall: bool,
+    /// Tokens that the answer may have.
+    pub(super) max_tokens: u64,
     /// Bytes of instructions and tools.
     pub(super) preface: u64,
     /// What tells each message from others, and its bytes.
@@ -44,6 +46,7 @@ impl Sight {
     pub(super) fn of(body: &Value) -> Self {
         let mut sight = Self::default();
         let system = texts(body.get("system")).concat();
+        sight.max_tokens = body.get("max_tokens").and_then(Value::as_u64).unwrap_or(0);
         sight.is_summary = system.starts_with("You summarise");
         sight.bytes += system.len() as u64;
         for tool in list(body.get("tools")) {
