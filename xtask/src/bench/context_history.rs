@@ -8,8 +8,8 @@ use cofferdam_runtime::{Outfit, engine_settings};
 use cofferdam_testkit::marathon::{code, prose};
 use cofferdam_testkit::needles;
 use cofferdam_types::{
-    Answer, Arguments, Block, CallId, Event, LOG_VERSION, Record, RequestId, Role, SandboxId,
-    StopReason, Timestamp, Tokens, ToolCall, ToolOutput, ToolStatus,
+    Answer, Arguments, Block, CallId, Event, LOG_VERSION, ModelName, Record, RequestId, Role,
+    SandboxId, StopReason, Timestamp, Tokens, ToolCall, ToolOutput, ToolStatus,
 };
 use serde_json::json;
 
@@ -35,11 +35,12 @@ pub(super) struct History {
 }
 
 impl History {
-    /// A job whose model is asked for the first time.
-    pub(super) fn begin() -> anyhow::Result<Self> {
+    /// A job whose model, of this name, is asked for the first time.
+    fn begin(model: &str) -> anyhow::Result<Self> {
         let created = needles::session(1, 0, 0).records.into_iter().next();
-        let created = created.context("no first event")?;
-        let Event::Created { spec } = &created.event else { bail!("no job") };
+        let mut created = created.context("no first event")?;
+        let Event::Created { spec } = &mut created.event else { bail!("no job") };
+        spec.orchestrator = ModelName(model.to_owned());
         let prices = PriceTable::default();
         let outfit = Outfit {
             prices: &prices,
@@ -53,21 +54,35 @@ impl History {
         let now = created.at;
         let (records, open) = (vec![created], Vec::new());
         let mut history = Self { run, settings, records, bytes: 0, turns: 0, open, now };
+        history.come_up();
+        history.hear(Input::Prepared { instructions: Vec::new(), skills: Vec::new() });
+        Ok(history)
+    }
+
+    /// The same job with the state that another process has rebuilt, until its model is
+    /// asked again.
+    pub(super) fn taken_up(&self, run: Run) -> Self {
+        let (settings, now) = (self.settings.clone(), self.now);
+        let (records, open) = (Vec::new(), Vec::new());
+        let mut history = Self { run, settings, records, bytes: 0, turns: 0, open, now };
+        history.come_up();
+        history
+    }
+
+    fn come_up(&mut self) {
         let (version, collected) = ("bench".to_owned(), Vec::new());
-        history.hear(Input::TakeUp { version, collected, say: None, finish: false });
-        history.hear(Input::SandboxOpened {
+        self.hear(Input::TakeUp { version, collected, say: None, finish: false });
+        self.hear(Input::SandboxOpened {
             sandbox: SandboxId::generate(),
             backend: "none".to_owned(),
             grade: "none".to_owned(),
             weaknesses: Vec::new(),
         });
-        history.hear(Input::Prepared { instructions: Vec::new(), skills: Vec::new() });
-        Ok(history)
     }
 
     /// One that was told and put out so many tokens.
-    pub(super) fn of(tokens: u64) -> anyhow::Result<Self> {
-        let mut history = Self::begin()?;
+    pub(super) fn of(tokens: u64, model: &str) -> anyhow::Result<Self> {
+        let mut history = Self::begin(model)?;
         while history.bytes < tokens * BYTES_A_TOKEN {
             let (call, output) = history.answered()?;
             history.hear(Input::ToolEnded { call, output });
