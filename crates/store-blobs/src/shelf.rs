@@ -135,7 +135,11 @@ mod tests {
         assert_eq!(young(&shelf), [upper.clone(), lower.clone()]);
         shelf.make_directories(&lower).unwrap();
         shelf.settle(&upper).unwrap();
-        assert_eq!(young(&shelf), [lower.clone()], "what is beneath was not asked for");
+        assert_eq!(
+            young(&shelf),
+            std::slice::from_ref(&lower),
+            "what is beneath was not asked for"
+        );
         shelf.settle(&lower).unwrap();
         assert!(young(&shelf).is_empty());
     }
