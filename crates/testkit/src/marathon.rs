@@ -50,6 +50,10 @@ pub enum Summary {
     Cut,
 }
 
+/// A step that was forgotten so often is given up. One in the middle of which the job was
+/// killed is ordered twice.
+const MOST_ORDERS: u32 = 5;
+
 /// What happened so far.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
@@ -273,7 +277,13 @@ impl Marathon {
             return ScriptedAnswer { text, ..ScriptedAnswer::default() };
         };
         record.step = step;
-        *record.ordered.entry(step).or_insert(0) += 1;
+        let times = record.ordered.entry(step).or_insert(0);
+        *times += 1;
+        if *times > MOST_ORDERS {
+            // It would go on like this until its budget is spent.
+            let text = format!("Step {step} was ordered {times} times.");
+            return ScriptedAnswer { text, ..ScriptedAnswer::default() };
+        }
         let mut calls = Vec::new();
         let mut call = |tool: &str, arguments: Value| calls.push((tool.to_owned(), arguments));
         let tags: Vec<String> = sight.tags.iter().map(|tag| format!(" [{tag}]")).collect();
