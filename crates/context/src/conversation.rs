@@ -267,6 +267,8 @@ impl Conversation {
     /// Another model is asked from here on: what the one before it has counted, and what
     /// was too long for that, is forgotten.
     pub fn change_model(&mut self) {
+        self.scale = Scale::default();
+        self.pressure = Pressure::None;
         self.read = None;
         self.refusals = 0;
         self.refused = None;

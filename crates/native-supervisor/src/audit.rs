@@ -26,9 +26,13 @@ use crate::sys::{self, Notification};
 /// The trail is cut at this size.
 const MAX_TRAIL: u64 = 64 << 20;
 
-/// Records go to the file together, once there is this much of them. They fit
-/// into a message of the supervisor's.
+/// Records go to the file together, once there is this much of them.
 const BATCH: usize = 32 << 10;
+
+/// No record is longer: two names with their directories, all of it bytes that have to be
+/// replaced. What is held, one of these at most or a batch, fits into a message of the
+/// supervisor's.
+const LONGEST: usize = 56 << 10;
 
 /// How long it is remembered whose a process is. Process numbers come round
 /// again, but not this soon.
@@ -99,23 +103,21 @@ impl Auditor {
     }
 
     fn write(&mut self, record: &AuditRecord) {
-        if self.full || encode_record(record, &mut self.held).is_err() {
+        let mut bytes = Vec::new();
+        if self.full || encode_record(record, &mut bytes).is_err() {
             return;
         }
-        if self.filed + self.held.len() as u64 >= MAX_TRAIL {
-            self.end_trail(record);
-        } else if self.held.len() >= BATCH && self.file_held().is_err() {
-            // A trail that cannot be kept is not worth ending the work it
-            // describes; but the reader sees that it stops.
-            self.held.clear();
-            self.end_trail(record);
+        let too_much = self.filed + (self.held.len() + bytes.len()) as u64 >= MAX_TRAIL;
+        // A trail that cannot be kept is not worth ending the work it describes; but
+        // the reader sees that it stops.
+        let fits = self.held.len() + bytes.len() <= BATCH || self.file_held().is_ok();
+        if too_much || !fits || bytes.len() > LONGEST {
+            bytes.clear();
+            let end = AuditRecord { act: AuditAct::Truncated, ..record.clone() };
+            ignore(encode_record(&end, &mut bytes));
+            self.full = true;
         }
-    }
-
-    fn end_trail(&mut self, last: &AuditRecord) {
-        let end = AuditRecord { act: AuditAct::Truncated, ..last.clone() };
-        ignore(encode_record(&end, &mut self.held));
-        self.full = true;
+        self.held.extend_from_slice(&bytes);
     }
 
     fn file_held(&mut self) -> io::Result<()> {
@@ -324,7 +326,29 @@ mod tests {
         let count = 2 * BATCH / 16;
         (0..count).for_each(|number| auditor.write(&executed(&format!("program {number}"))));
         let (filed, held) = auditor.trail();
-        assert_eq!((filed, acts(&[], held)), (0, vec![AuditAct::Truncated]));
+        let mut acts = acts(&[], held);
+        assert_eq!((filed, acts.pop()), (0, Some(AuditAct::Truncated)));
+        // Nothing that somebody may have read already is taken back.
+        assert_eq!(acts[0], executed("program 0").act);
+        assert!(acts.len() > 100 && held.len() <= BATCH + 100);
+    }
+
+    #[test]
+    fn however_long_records_are_what_is_held_fits_into_a_message() {
+        let place = tempfile::tempdir().unwrap();
+        let mut auditor = auditor(place.path().join("trail"));
+        let long = "x".repeat(49 << 10);
+        for round in 0..5_000 {
+            let name = if round % 3 == 0 { long.as_str() } else { "short" };
+            auditor.write(&executed(name));
+            assert!(auditor.trail().1.len() < 60 << 10);
+        }
+        assert!(auditor.full, "the trail has an end");
+        let (filed, held) = auditor.trail();
+        assert_eq!(acts(&[], held).pop(), Some(AuditAct::Truncated));
+        assert!(filed + held.len() as u64 <= MAX_TRAIL);
+        auditor.write(&executed(&"y".repeat(100 << 10)));
+        assert_eq!(auditor.trail().0, filed);
     }
 
     #[test]

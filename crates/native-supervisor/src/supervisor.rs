@@ -361,10 +361,10 @@ impl Supervisor {
             wire::send(host, report, beside).step("answer the host")
         };
         match order {
-            Order::Describe => {
-                let connection = self.guest.dial()?;
-                answer(&Report::Ready(self.built.clone()), &[connection.as_fd()])
-            }
+            Order::Describe => match self.guest.dial() {
+                Ok(connection) => answer(&Report::Ready(self.built.clone()), &[connection.as_fd()]),
+                Err(failure) => answer(&Report::Failed(failure), &[]),
+            },
             Order::Dial => match self.guest.dial() {
                 Ok(connection) => answer(&Report::Dialled(Ok(())), &[connection.as_fd()]),
                 Err(failure) => answer(&Report::Dialled(Err(failure)), &[]),

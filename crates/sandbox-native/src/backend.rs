@@ -346,6 +346,7 @@ impl Native {
         let control = Control::new(socket).map_err(|_| gone())?;
         let built = match control.ask(Order::Describe).await {
             Ok((Report::Ready(built), connection)) => (built, connection.into_iter().next()),
+            Ok((Report::Failed(failure), _)) => return Err(unusable(&failure.to_string())),
             Ok(_) => return Err(gone()),
             Err(RoomError::Refused(cause)) => return Err(unusable(&cause)),
             Err(_) => return Err(gone()),

@@ -20,7 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A connection to a supervisor.
 #[derive(Debug)]
 pub(crate) struct Control {
-    socket: Mutex<UnixDatagram>,
+    line: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: UnixDatagram,
+    /// Answers that nobody waited for: whoever asked was dropped before they came.
+    owed: usize,
 }
 
 impl Control {
@@ -30,7 +37,7 @@ impl Control {
         // Packets in order is what it speaks; to the run-time that is a datagram
         // socket like any other.
         let socket = UnixDatagram::from_std(socket.into())?;
-        Ok(Self { socket: Mutex::new(socket) })
+        Ok(Self { line: Mutex::new(Line { socket, owed: 0 }) })
     }
 
     /// Sends the first message.
@@ -39,21 +46,32 @@ impl Control {
         message: &impl Serialize,
         beside: &[BorrowedFd<'_>],
     ) -> io::Result<()> {
-        send(&*self.socket.lock().await, message, beside).await
+        send(&self.line.lock().await.socket, message, beside).await
     }
 
     /// Waits for a message.
     pub(crate) async fn answer(&self) -> Result<(Report, Vec<OwnedFd>), RoomError> {
-        receive(&*self.socket.lock().await).await
+        receive(&self.line.lock().await.socket).await
     }
 
     /// Gives an order and waits for the answer to it.
     pub(crate) async fn ask(&self, order: Order) -> Result<(Report, Vec<OwnedFd>), RoomError> {
-        let socket = self.socket.lock().await;
-        send(&socket, &order, &[])
+        let mut line = self.line.lock().await;
+        while line.owed > 0 {
+            let late = receive(&line.socket).await?;
+            line.owed -= 1;
+            // Nothing comes after it.
+            if matches!(late, (Report::Closed(_), _)) {
+                return Ok(late);
+            }
+        }
+        send(&line.socket, &order, &[])
             .await
             .map_err(|error| RoomError::Gone(format!("its supervisor is gone ({error})")))?;
-        receive(&socket).await
+        line.owed += 1;
+        let answer = receive(&line.socket).await?;
+        line.owed -= 1;
+        Ok(answer)
     }
 }
 
@@ -96,5 +114,54 @@ pub(crate) fn failed(failure: &Failure) -> RoomError {
     RoomError::Step {
         step: failure.step.clone(),
         source: io::Error::from_raw_os_error(failure.errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use futures_util::poll;
+    use rustix::event::{PollFd, PollFlags};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn answer(there: &OwnedFd, kills: u64) {
+        let (order, _) = wire::receive::<Order>(there).unwrap().unwrap();
+        assert_eq!(order, Order::OomKills);
+        wire::send(there, &Report::OomKills(kills), &[]).unwrap();
+    }
+
+    fn has_message(there: &OwnedFd) -> bool {
+        let mut watched = [PollFd::new(there, PollFlags::IN)];
+        let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut watched, Some(&now)).unwrap() == 1
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_waited_for_is_not_taken_for_the_next_one() {
+        let kind = SocketType::SEQPACKET;
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let control = Control::new(here).unwrap();
+        for round in 0..3 {
+            let mut given_up = Box::pin(control.ask(Order::OomKills));
+            while !has_message(&there) {
+                assert!(poll!(&mut given_up).is_pending());
+                tokio::task::yield_now().await;
+            }
+            drop(given_up);
+            answer(&there, 100 + round);
+            let asking = control.ask(Order::OomKills);
+            let answering = async {
+                while !has_message(&there) {
+                    tokio::task::yield_now().await;
+                }
+                answer(&there, round);
+            };
+            let (told, ()) = tokio::join!(asking, answering);
+            assert!(matches!(told.unwrap().0, Report::OomKills(kills) if kills == round));
+        }
     }
 }

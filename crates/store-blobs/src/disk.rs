@@ -9,9 +9,8 @@
 //! word of a key but the last is a directory with `+` behind it, which no word
 //! has, so that no blob is in another one's way.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use tokio::task::spawn_blocking;
 
 use crate::checked::checked;
 use crate::half::{self, Half};
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, make_directories};
 
 /// Bytes that are read, and at least written, at once.
 const PIECE: usize = 128 << 10;
@@ -49,9 +48,10 @@ impl DiskBlobs {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let (whole, half) = (directory.join("blobs"), directory.join("half"));
         for made in [&whole, &half] {
-            DirBuilder::new().recursive(true).mode(0o700).create(made)?;
+            make_directories(made)?;
         }
-        Ok(Self { place: Arc::new(Place { whole: Shelf::open(whole)?, half }) })
+        File::open(directory)?.sync_all()?;
+        Ok(Self { place: Arc::new(Place { whole: Shelf::new(whole), half }) })
     }
 }
 

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::checked::hexadecimal;
-use crate::shelf::Shelf;
+use crate::shelf::{Shelf, make_directories};
 
 /// How a half file's name ends.
 const END: &str = ".part";
@@ -60,7 +60,7 @@ impl Half {
         let parent = target.parent().unwrap_or(shelf.root());
         let mut tries = 0;
         loop {
-            shelf.make_directories(parent)?;
+            make_directories(parent)?;
             match fs::rename(&self.path, &target) {
                 Ok(()) => break,
                 // Whoever removed the last blob of a directory removed that too.

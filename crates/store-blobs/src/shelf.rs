@@ -2,63 +2,43 @@
 //!
 //! A file is safe when its own directory and all those above it are on the disk.
 //! To sync each of them for each file would cost more than the file does, so those
-//! that are new are remembered until their names are safe; all others are.
+//! whose names are known to be safe are remembered. One process at a time makes and
+//! removes them; what an earlier one has left is known of none.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// As many directories are remembered; the others are synced again.
+const MOST: usize = 4096;
+
 /// A directory and those beneath it.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     root: PathBuf,
-    young: Mutex<Young>,
+    settled: Mutex<Settled>,
 }
 
-/// Directories whose names may not be on the disk yet.
+/// Directories whose names are on the disk.
 #[derive(Debug, Default)]
-struct Young {
-    /// Which making of it this is: one can be removed and made again while somebody
-    /// still syncs the earlier one.
-    made: HashMap<PathBuf, u64>,
-    count: u64,
+struct Settled {
+    names: HashSet<PathBuf>,
+    /// How many were about to be removed so far: one that was synced meanwhile may be
+    /// gone, and be made again by somebody else.
+    removals: u64,
 }
 
 impl Shelf {
-    /// Takes a directory that is there. What an earlier process made in it and did
-    /// not sync is synced now.
-    pub(crate) fn open(root: PathBuf) -> io::Result<Self> {
-        rustix::fs::syncfs(File::open(&root)?)?;
-        Ok(Self { root, young: Mutex::default() })
+    /// Takes a directory that is there.
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root, settled: Mutex::default() }
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root
-    }
-
-    /// Makes a directory of the shelf, and those above it.
-    pub(crate) fn make_directories(&self, path: &Path) -> io::Result<()> {
-        if path == self.root || path.is_dir() {
-            return Ok(());
-        }
-        if let Some(above) = path.parent() {
-            self.make_directories(above)?;
-        }
-        // Nobody may find it before it is known to be young.
-        let mut young = self.young();
-        match make_private(path) {
-            Ok(()) => {
-                young.count += 1;
-                let count = young.count;
-                young.made.insert(path.to_owned(), count);
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     /// Makes what is in a directory durable, and the way to it.
@@ -66,13 +46,18 @@ impl Shelf {
         File::open(directory)?.sync_all()?;
         let mut directory = directory;
         while let Some(above) = directory.parent().filter(|_| directory != self.root) {
-            // Synced by whoever needs it first; others may be at it as well.
-            let making = self.young().made.get(directory).copied();
-            if let Some(making) = making {
+            let removals = match &*self.settled() {
+                Settled { names, .. } if names.contains(directory) => None,
+                Settled { removals, .. } => Some(*removals),
+            };
+            if let Some(removals) = removals {
                 File::open(above)?.sync_all()?;
-                let mut young = self.young();
-                if young.made.get(directory) == Some(&making) {
-                    young.made.remove(directory);
+                let mut settled = self.settled();
+                if settled.removals == removals {
+                    if settled.names.len() >= MOST {
+                        settled.names.clear();
+                    }
+                    settled.names.insert(directory.to_owned());
                 }
             }
             directory = above;
@@ -89,6 +74,8 @@ impl Shelf {
         }
         let mut directory = path.parent();
         while let Some(empty) = directory.filter(|above| *above != self.root) {
+            // Before it is gone: whoever makes it again must not find it settled.
+            self.unsettle(empty);
             // Those that have something in them stay.
             if fs::remove_dir(empty).is_err() {
                 break;
@@ -106,55 +93,66 @@ impl Shelf {
         Ok(())
     }
 
-    fn young(&self) -> MutexGuard<'_, Young> {
-        self.young.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsettle(&self, directory: &Path) {
+        let mut settled = self.settled();
+        settled.removals += 1;
+        settled.names.remove(directory);
+    }
+
+    fn settled(&self) -> MutexGuard<'_, Settled> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes a directory that only its owner can look into.
-fn make_private(path: &Path) -> io::Result<()> {
-    DirBuilder::new().mode(0o700).create(path)
+/// Makes a directory that only its owner can look into, and those above it.
+pub(crate) fn make_directories(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn young(shelf: &Shelf) -> Vec<PathBuf> {
-        let mut names: Vec<PathBuf> = shelf.young().made.keys().cloned().collect();
+    fn settled(shelf: &Shelf) -> Vec<PathBuf> {
+        let mut names: Vec<PathBuf> = shelf.settled().names.iter().cloned().collect();
         names.sort();
         names
     }
 
     #[test]
-    fn a_directory_is_young_until_its_name_is_on_the_disk() {
+    fn a_directory_is_settled_when_its_name_is_on_the_disk() {
         let place = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(place.path().to_owned()).unwrap();
+        let shelf = Shelf::new(place.path().to_owned());
         let (upper, lower) = (place.path().join("a"), place.path().join("a/b"));
-        shelf.make_directories(&lower).unwrap();
-        assert_eq!(young(&shelf), [upper.clone(), lower.clone()]);
-        shelf.make_directories(&lower).unwrap();
+        make_directories(&lower).unwrap();
+        assert!(settled(&shelf).is_empty(), "somebody else may have made it");
         shelf.settle(&upper).unwrap();
-        assert_eq!(
-            young(&shelf),
-            std::slice::from_ref(&lower),
-            "what is beneath was not asked for"
-        );
+        assert_eq!(settled(&shelf), std::slice::from_ref(&upper));
         shelf.settle(&lower).unwrap();
-        assert!(young(&shelf).is_empty());
+        assert_eq!(settled(&shelf), [upper, lower]);
     }
 
     #[test]
-    fn a_directory_that_was_made_again_is_young_again() {
+    fn a_directory_that_was_removed_is_no_longer_settled() {
         let place = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(place.path().to_owned()).unwrap();
+        let shelf = Shelf::new(place.path().to_owned());
         let directory = place.path().join("a");
-        shelf.make_directories(&directory).unwrap();
-        shelf.settle(&directory).unwrap();
+        make_directories(&directory).unwrap();
         fs::write(directory.join("x"), "").unwrap();
+        shelf.settle(&directory).unwrap();
         shelf.remove(Path::new("a/x")).unwrap();
-        assert!(!directory.exists());
-        shelf.make_directories(&directory).unwrap();
-        assert_eq!(young(&shelf), [directory]);
+        assert!(!directory.exists() && settled(&shelf).is_empty());
+    }
+
+    #[test]
+    fn no_more_directories_are_remembered_than_are_of_use() {
+        let place = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(place.path().to_owned());
+        let many = (0..MOST).map(|number| place.path().join(number.to_string()));
+        shelf.settled().names.extend(many);
+        let directory = place.path().join("one-more");
+        make_directories(&directory).unwrap();
+        shelf.settle(&directory).unwrap();
+        assert_eq!(settled(&shelf), [directory]);
     }
 }

@@ -138,7 +138,6 @@ fn what_was_too_long_for_one_model_may_fit_another() {
     job.conversation.refuse();
     assert_ne!(job.conversation.need(job.room), Need::Nothing);
     job.conversation.change_model();
-    job.conversation.ask();
     assert_eq!(job.conversation.need(job.room), Need::Nothing);
     assert_eq!(job.conversation.refusals(), 0);
 }
