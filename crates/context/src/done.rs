@@ -24,6 +24,7 @@ const SYSTEM: &str = "/";
 
 /// Under what commands and other things stand.
 const COMMANDS: &str = "$";
+const COMMAND_OF: &str = "$ ";
 const DELEGATED: &str = "delegated:";
 const CHECKS: &str = "check";
 
@@ -69,12 +70,12 @@ fn of_deed(what: &str) -> (String, &str) {
     if let Some(rest) = what.strip_prefix(DELEGATED) {
         return (DELEGATED.to_owned(), rest.trim_start());
     }
-    match what.strip_prefix(COMMANDS) {
+    match what.strip_prefix(COMMAND_OF) {
         Some(command) => {
             let command = command.trim_start();
             let program: String =
                 command.chars().take_while(|c| !c.is_whitespace()).take(PROGRAM).collect();
-            (format!("{COMMANDS} {program}"), command)
+            (format!("{COMMAND_OF}{program}"), command)
         }
         None => (CHECKS.to_owned(), what),
     }
@@ -84,7 +85,7 @@ fn of_deed(what: &str) -> (String, &str) {
 fn wider(label: &str) -> Option<String> {
     match label {
         HERE | SYSTEM | COMMANDS | DELEGATED | CHECKS => None,
-        _ if label.starts_with(COMMANDS) => Some(COMMANDS.to_owned()),
+        _ if label.starts_with(COMMAND_OF) => Some(COMMANDS.to_owned()),
         _ => {
             let directory = label.strip_suffix('/').unwrap_or(label);
             Some(of_file(directory).0)
@@ -95,7 +96,7 @@ fn wider(label: &str) -> Option<String> {
 fn depth(label: &str) -> usize {
     match label {
         HERE | SYSTEM | COMMANDS | DELEGATED | CHECKS => 0,
-        _ if label.starts_with(COMMANDS) => 1,
+        _ if label.starts_with(COMMAND_OF) => 1,
         _ => label.matches('/').count(),
     }
 }
@@ -190,7 +191,10 @@ impl Group {
             COMMANDS => format!("ran {count} commands"),
             DELEGATED => format!("delegated {count} pieces of work"),
             CHECKS => format!("{count} checks"),
-            _ if label.starts_with(COMMANDS) => format!("ran {count} × {label}"),
+            _ if label.starts_with(COMMAND_OF) => format!("ran {count} × {label}"),
+            // Of those without a name one may be another, or one that has a name: these are
+            // times, not files.
+            _ if self.names.len() as u64 != *count => format!("changed {count} × files in {label}"),
             _ => format!("changed {count} files in {label}"),
         };
         format!("{events}: {what}")
@@ -380,7 +384,7 @@ mod tests {
 
         ## Done
         #3: ran 1 × $ git
-        #1 to #2: changed 2 files in docs/
+        #1 to #2: changed 2 × files in docs/
         #9: changed docs/c.md
         ");
         for number in 0..2_000 {
@@ -388,5 +392,22 @@ mod tests {
         }
         older.at_most(100);
         assert!(older.0.len() <= 100 && older.count() == 2_003);
+    }
+    #[test]
+    fn a_directory_with_the_sign_of_commands_in_its_name_is_a_directory() {
+        let mut groups = Groups::default();
+        groups.add_file("$lib/a.ts", 1);
+        groups.add_file("$lib/deep/b.ts", 2);
+        groups.add_deed("$ make", 3);
+        insta::assert_snapshot!(groups.write(200).unwrap(), @r"
+        #3: ran 1 × $ make
+        #1: changed 1 × files in $lib/
+        #2: changed 1 × files in $lib/deep/
+        ");
+        while groups.widen() {}
+        insta::assert_snapshot!(groups.write(200).unwrap(), @r"
+        #3: ran 1 commands
+        #1 to #2: changed 2 × files in ./
+        ");
     }
 }

@@ -115,7 +115,8 @@ pub(crate) struct Facts {
     pub(crate) deeds: BTreeMap<String, Deed>,
     /// Checks that failed when the work was last handed in.
     pub(crate) failed_checks: Option<(u64, Vec<String>)>,
-    /// What was done, and what went wrong, that is no longer remembered one by one.
+    /// What was done, and what went wrong, that is no longer remembered one by one. What is
+    /// done again afterwards stays here too: this says what happened once, not how things are.
     pub(crate) done_before: Groups,
     pub(crate) failed_before: Groups,
 }

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use cofferdam_types::{Content, Message, PlanStep, StepStatus, ToolStatus};
 
 use crate::conversation::Summary;
-use crate::done::{self, Item};
+use crate::done::{self, Groups, Item};
 use crate::facts::Facts;
 use crate::shorten::{first_line, one_line, share, shorten};
 
@@ -19,6 +19,10 @@ const SHORTEST_LINE: u64 = 100;
 
 /// So much of the room, in percent, is kept for what was done: it is never crowded out.
 const DONE: usize = 25;
+
+/// So much of the room for what went wrong, in percent, is for what did so long ago.
+const BEFORE: usize = 25;
+const FAILED_BEFORE: &str = "Went wrong at an earlier time, and may have gone well since";
 
 /// How what was cut is found again.
 pub(crate) const BY_NUMBER: &str =
@@ -72,11 +76,7 @@ impl Head<'_> {
         let done = self.done(left + kept);
         facts += done.len();
         text.push_str(&done);
-        for summary in self.summaries {
-            let Summary { from, through, text: words, .. } = summary;
-            write!(text, "\n## Summary of #{from} to #{through}\n{}\n", words.trim()).ok();
-        }
-        text.push_str("</memory>");
+        text.push_str(&summaries(self.summaries));
         (text, facts)
     }
 
@@ -121,7 +121,11 @@ impl Head<'_> {
             Item::deed(&format!("check {line}"), seq, format!("check {}", one_line(line, DEED)))
         });
         let items = failed.chain(checks).collect();
-        done::section("Went wrong when last run", items, &self.facts.failed_before, room)
+        // Of what is no longer known one by one nobody knows how it went since.
+        let before = &self.facts.failed_before;
+        let before = done::section(FAILED_BEFORE, Vec::new(), before, room / 100 * BEFORE);
+        let room = room - before.len();
+        done::section("Went wrong when last run", items, &Groups::default(), room) + &before
     }
 
     fn done(&self, room: usize) -> String {
@@ -139,6 +143,15 @@ impl Head<'_> {
         });
         files.chain(deeds).filter(|item| item.seq < self.live_from).collect()
     }
+}
+
+/// The end of the memory.
+pub(crate) fn summaries(summaries: &[Summary]) -> String {
+    let mut text = String::new();
+    for Summary { from, through, text: words, .. } in summaries {
+        write!(text, "\n## Summary of #{from} to #{through}\n{}\n", words.trim()).ok();
+    }
+    text + "</memory>"
 }
 
 /// A line of a section.

@@ -34,4 +34,3 @@ pub use facts::Fact;
 pub use judge::{Fault, judge};
 pub use room::{Need, Room};
 pub use rule::rule_summary;
-pub use unnamed::{unnamed, unnamed_in};

@@ -33,6 +33,24 @@ pub(crate) fn shorten(text: &str, keep: u64, id: u64) -> Option<String> {
     ))
 }
 
+/// Of which event a line says that something of it is missing; `None` if it is no such line.
+pub(crate) fn told_by(line: &str) -> Option<u64> {
+    let (what, how) = line.strip_prefix('[')?.strip_suffix(']')?.split_once(BY_ID)?;
+    let (id, rest) = how.split_once(' ')?;
+    let bytes = |words: &str| words.parse::<usize>().is_ok();
+    let ours = match rest {
+        "has them" => what.strip_suffix(" bytes: ").is_some_and(bytes),
+        "has all of it" => what
+            .strip_prefix("about ")
+            .and_then(|words| words.strip_suffix(" bytes are left out here; "))
+            .is_some_and(bytes),
+        "has what was here" => what == "left out: read again below; ",
+        "has it" => what == "a picture; ",
+        _ => false,
+    };
+    if ours { id.parse().ok() } else { None }
+}
+
 /// The text up to the end of a line, if there is one near its end.
 fn up_to_a_line(text: &str) -> Cow<'_, str> {
     match text.rfind('\n') {

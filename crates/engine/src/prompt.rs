@@ -6,7 +6,6 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use cofferdam_context::{unnamed, unnamed_in};
 use cofferdam_types::{Message, Network, Role, Span, ThreadId};
 
 use crate::compact;
@@ -40,10 +39,9 @@ impl Run {
         if let Some(digest) = &thread.digest {
             return self.digest_prompt(thread, digest);
         }
-        let messages = thread.context.messages();
         let messages = match settings.recalls {
-            true => Cow::Borrowed(messages),
-            false => Cow::Owned(unnamed_in(messages)),
+            true => Cow::Borrowed(thread.context.messages()),
+            false => Cow::Owned(thread.context.unnamed_messages()),
         };
         Prompt { system: self.system(settings, thread.role), messages, piece: None }
     }
@@ -87,7 +85,7 @@ impl Run {
         let words = thread.context.longest_summary(span, room) / BYTES_A_WORD;
         let names = thread.context.names(span, room);
         // Whoever summarises has no tools.
-        let task = unnamed(&thread.context.opening_within(LONGEST_TASK));
+        let task = thread.context.unnamed_opening_within(LONGEST_TASK);
         let mut text = format!("The task of the whole conversation:\n{task}\n\n");
         write!(text, "The part to be summarised:\n<transcript>\n{transcript}</transcript>\n\n")
             .ok();

@@ -158,3 +158,59 @@ fn what_was_done_stands_together_where_it_is_too_much_to_be_told_one_by_one() {
     assert!(!done.contains("earlier"), "{done}");
     assert!(done.len() < 4_000, "{}", done.len());
 }
+
+#[test]
+fn where_nothing_can_be_recalled_only_words_of_ours_change() {
+    let theirs = "Say: `recall` with id 3 has all of it\n\
+                  [about 9 bytes are left out here; `recall` with id 77 has all of it]\n\
+                  (4 earlier: `recall` with words or a file finds them)\n\
+                  : `recall` with that id shows it in full, `recall` with words or a file finds others";
+    let mut job = Job::new(theirs, 200_000);
+    job.round("I look.", vec![reads("doc.md", theirs)]);
+    job.user_says(theirs);
+    job.round("I look.", vec![bash("make", &long("x").repeat(20))]);
+    job.tell("Go on.");
+    job.conversation.speak();
+    assert_eq!(job.conversation.unnamed_messages(), job.conversation.messages());
+
+    // What is cut is told of, without the tool.
+    let all = pruned(&mut job);
+    let unnamed = shown(&job.conversation.unnamed_messages());
+    let told = |how: &str| format!("bytes are left out here; {how}6 has all of it]");
+    assert!(all.contains(&told("`recall` with id ")), "{all}");
+    assert!(unnamed.contains(&told("event ")), "{unnamed}");
+    assert_eq!(unnamed.matches("`recall`").count(), all.matches("`recall`").count() - 1);
+
+    // So is the memory; the user's words in it stay.
+    let (summary, by) = ("`recall` with id 3 has it.".to_owned(), Summariser::Model);
+    let span = Span::Messages { through: 6 };
+    job.conversation.cut(&Cut::Summarised { span, summary, by }, &[], 10_000);
+    let unnamed = shown(&job.conversation.unnamed_messages());
+    assert!(unnamed.contains("Each number (#) is an event. What"), "{unnamed}");
+    assert!(unnamed.contains("\nevent 3 has it.\n"), "{unnamed}");
+    let named = theirs.matches("`recall`").count();
+    assert_eq!(unnamed.matches("`recall`").count(), 2 * named, "{unnamed}");
+}
+
+#[test]
+fn what_went_wrong_long_ago_is_not_told_as_what_went_wrong_last() {
+    let mut job = Job::new("Build it.", 200_000);
+    let fails = |command: &str| Made { status: ToolStatus::Failed, ..bash(command, "no") };
+    job.round("I try.", vec![fails("make it"), writes("docs/a.md", "x")]);
+    let mut many = Vec::new();
+    for number in 0..4_001 {
+        many.push(bash(&format!("step {number}"), ""));
+        many.push(writes(&format!("src/{number}.rs"), "x"));
+    }
+    job.round("I do it.", many);
+    job.round("Again.", vec![bash("make it", "done"), writes("docs/a.md", "y")]);
+    job.tell("Go on.");
+    let (summary, by) = ("It was done.".to_owned(), Summariser::Model);
+    let span = Span::Messages { through: u64::MAX };
+    job.conversation.cut(&Cut::Summarised { span, summary, by }, &[], 4_000);
+    let all = shown(job.conversation.messages());
+    assert!(!all.contains("Went wrong when last run"), "{all}");
+    let before = "## Went wrong at an earlier time, and may have gone well since\n";
+    let before = all.split(before).nth(1).unwrap();
+    assert!(before.lines().next().unwrap().ends_with("ran 1 × $ make"), "{all}");
+}

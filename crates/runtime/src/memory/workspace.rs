@@ -19,6 +19,15 @@ const MOST_BYTES: u64 = 20 << 20;
 /// Changed files that are looked at although they are not among those listed.
 const MOST_BEYOND: usize = 200;
 
+/// Files that are noted as written, the latest, and those that could not be read.
+const MOST_WRITTEN: usize = 20_000;
+const MOST_UNREAD: usize = 200;
+
+/// Bytes of a pattern that names files, and how many such patterns a look asks for at most:
+/// each is a walk through the whole workspace.
+const LONGEST_PATTERN: usize = 32 << 10;
+const MOST_PATTERNS: usize = 8;
+
 /// Bytes and files that go into the index at once: whoever stops waiting loses no more.
 const AT_ONCE: usize = 256 << 10;
 const FILES_AT_ONCE: usize = 64;
@@ -30,8 +39,11 @@ const ROOT: &str = "/workspace/";
 #[derive(Default)]
 pub(super) struct Workspace {
     known: BTreeMap<String, Looks>,
-    /// Those that were written since they were read, whatever they look like.
-    written: BTreeSet<String>,
+    /// Those that were written since they were read, whatever they look like, and the place
+    /// of each in the order in which that happened.
+    written: BTreeMap<String, u64>,
+    /// How many were noted so far.
+    noted: u64,
     /// Up to where the trail was looked at, and that of which sandbox.
     trail: Option<(SandboxId, TrailMark)>,
 }
@@ -65,10 +77,11 @@ impl Workspace {
         let listing = listing.map_err(|error| error_chain(&error))?;
         let mut found: BTreeMap<String, Looks> =
             listing.records.iter().filter_map(regular).collect();
+        let mut later = BTreeSet::new();
         if listing.more {
-            // Those that were found there before are looked at again, lest they seem gone.
-            let ours = self.written.iter().chain(self.known.keys()).collect();
-            found.extend(beyond(&files, &ours, &found).await);
+            let (more, not_asked) = self.beyond(&files, &found).await?;
+            found.extend(more);
+            later = not_asked;
         }
         let (mut bytes, mut left_out) = (0, 0);
         let mut wanted = Vec::new();
@@ -82,13 +95,19 @@ impl Workspace {
         }
         self.remove_others(&wanted, index).await?;
         let changed = wanted.into_iter().filter(|(path, looks)| {
-            self.known.get(path) != Some(looks) || self.written.contains(path)
+            self.known.get(path) != Some(looks) || self.written.contains_key(path)
         });
         let changed: Vec<(String, Looks)> = changed.collect();
-        let mut batch = Batch::default();
+        let (mut batch, mut unread) = (Batch::default(), 0);
         for (path, looks) in changed {
-            // One that is gone by now is removed the next time.
             let Ok(content) = files.read(path.as_str(), Range::first(LARGEST)).await else {
+                // One that is gone by now is removed the next time. Else it is read then,
+                // even if it looks as it did.
+                if unread < MOST_UNREAD {
+                    unread += 1;
+                    self.note(path.clone());
+                    later.insert(path);
+                }
                 continue;
             };
             batch.take(path, looks, &content.bytes);
@@ -98,7 +117,7 @@ impl Workspace {
         }
         self.write(batch, index).await?;
         // What is left of them is no file that is looked through.
-        self.written.clear();
+        self.written.retain(|path, _| later.contains(path));
         Ok(note(left_out, listing.more))
     }
 
@@ -137,10 +156,98 @@ impl Workspace {
         };
         // Without a trail there is what files look like.
         if let Ok((records, end)) = sandbox.audit_since(since).await {
-            self.written.extend(records.iter().flat_map(paths));
+            for path in records.iter().flat_map(paths) {
+                self.note(path);
+            }
+            self.forget_oldest();
             self.trail = Some((sandbox.id(), end));
         }
     }
+
+    fn note(&mut self, path: String) {
+        self.noted += 1;
+        self.written.insert(path, self.noted);
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(too_many) = self.written.len().checked_sub(MOST_WRITTEN) else { return };
+        let mut order: Vec<u64> = self.written.values().copied().collect();
+        order.sort_unstable();
+        if let Some(oldest_kept) = order.get(too_many).copied() {
+            self.written.retain(|_, place| *place >= oldest_kept);
+        }
+    }
+
+    /// Files beyond the end of the list: those that were written now, the latest first, for
+    /// what the job has made itself matters most; then those that were found there before,
+    /// lest they seem gone. Also the written ones that are to be asked for another time.
+    async fn beyond(
+        &self,
+        files: &Files,
+        found: &BTreeMap<String, Looks>,
+    ) -> Result<(BTreeMap<String, Looks>, BTreeSet<String>), String> {
+        let unlisted = |path: &&String| !found.contains_key(*path);
+        let mut written: Vec<&String> = self.written.keys().filter(unlisted).collect();
+        written.sort_by_key(|path| std::cmp::Reverse(self.written.get(*path)));
+        let mut known: Vec<&String> = self.known.keys().filter(unlisted).collect();
+        known.retain(|path| !self.written.contains_key(*path));
+        known.sort_by_key(|path| {
+            std::cmp::Reverse(self.known.get(*path).map(|looks| looks.modified_ns))
+        });
+        known.truncate(MOST_BEYOND);
+        let mut patterns = patterns(&written);
+        let later = patterns.split_off(patterns.len().min(MOST_PATTERNS));
+        let mut later: BTreeSet<String> =
+            later.into_iter().flat_map(|(_, paths)| paths.iter().copied().cloned()).collect();
+        patterns.extend(self::patterns(&known));
+        let mut more = BTreeMap::new();
+        for (pattern, paths) in patterns {
+            if more.len() == MOST_BEYOND {
+                break;
+            }
+            // By their names, since that leaves out what is ignored.
+            let most = u32::try_from(paths.len()).unwrap_or(u32::MAX);
+            let listing = files.glob("", pattern, Ignored::LeaveOut, most).await;
+            let listing = listing.map_err(|error| error_chain(&error))?;
+            let mut there: BTreeMap<String, Looks> =
+                listing.records.iter().filter_map(regular).collect();
+            let there = paths.iter().filter_map(|path| there.remove_entry(*path));
+            more.extend(there.take(MOST_BEYOND - more.len()));
+        }
+        if more.len() == MOST_BEYOND {
+            // There is no room for older ones at another time either.
+            later.clear();
+        }
+        Ok((more, later))
+    }
+}
+
+/// Patterns that match these paths and no others, each with those that it is for.
+fn patterns<'a, 'b>(paths: &'b [&'a String]) -> Vec<(String, &'b [&'a String])> {
+    let mut patterns = Vec::new();
+    let mut rest = paths;
+    while !rest.is_empty() {
+        let mut pattern = String::new();
+        let mut count = 0;
+        for path in rest {
+            if count > 0 && pattern.len() + path.len() > LONGEST_PATTERN {
+                break;
+            }
+            pattern.push(if count == 0 { '{' } else { ',' });
+            for letter in path.chars() {
+                if "*?[]{}\\,!".contains(letter) {
+                    pattern.push('\\');
+                }
+                pattern.push(letter);
+            }
+            count += 1;
+        }
+        pattern.push('}');
+        let (these, others) = rest.split_at(count);
+        patterns.push((pattern, these));
+        rest = others;
+    }
+    patterns
 }
 
 /// Files that go into the index at once.
@@ -179,26 +286,6 @@ fn paths(record: &AuditRecord) -> Vec<String> {
         _ => Vec::new(),
     };
     paths.into_iter().filter_map(|path| path.strip_prefix(ROOT)).map(str::to_owned).collect()
-}
-
-/// Files that were written, now or before, and are beyond the end of the list: what the job has made
-/// itself matters most.
-async fn beyond(
-    files: &Files,
-    ours: &BTreeSet<&String>,
-    found: &BTreeMap<String, Looks>,
-) -> Vec<(String, Looks)> {
-    let mut more = Vec::new();
-    // A pattern of which a part stands for something would find others.
-    let plain = |path: &&String| !path.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
-    let unlisted = ours.iter().copied().filter(|path| !found.contains_key(*path)).filter(plain);
-    for path in unlisted.take(MOST_BEYOND) {
-        // By its name, since that leaves out what is ignored.
-        if let Ok(listing) = files.glob("", path.as_str(), Ignored::LeaveOut, 1).await {
-            more.extend(listing.records.iter().filter_map(regular).filter(|(one, _)| one == path));
-        }
-    }
-    more
 }
 
 fn regular(entry: &Entry) -> Option<(String, Looks)> {

@@ -136,3 +136,100 @@ async fn a_look_that_is_given_up_is_gone_on_with() {
     assert_eq!(workspace.read(&world.sandbox, &index).await, Ok(None));
     assert_eq!(index.taken().1, 0);
 }
+
+/// More files than are listed, and more beyond the end of the list than are looked at.
+const CROWDED: &str = "mkdir a m z; for n in $(seq 1 2000); do : > a/$n; done; \
+                       for n in $(seq 1 250); do : > m/$n; done";
+
+#[tokio::test]
+async fn in_a_large_workspace_what_was_just_written_comes_first() {
+    let world = World::new().await;
+    world.run(CROWDED).await;
+    let (mut workspace, index) = (Workspace::default(), Names::default());
+    let look = async |workspace: &mut Workspace| {
+        let note = workspace.read(&world.sandbox, &index).await.unwrap();
+        assert!(note.is_some_and(|note| note.contains("only the first 2000 files")));
+        index.taken()
+    };
+    let has = |workspace: &Workspace, path: &str| workspace.known.contains_key(path);
+    let beyond = |workspace: &Workspace| {
+        workspace.known.keys().filter(|path| !path.starts_with("a/")).count()
+    };
+    look(&mut workspace).await;
+    assert_eq!(workspace.known.len(), 2_000 + MOST_BEYOND);
+    assert!(has(&workspace, "m/250") && !has(&workspace, "m/1"), "the latest are there");
+    assert_eq!(look(&mut workspace).await, (vec![], 0));
+
+    // One that sorts after all, with letters that mean something in a pattern.
+    world.run("echo late > 'z/[id], {late}*.txt'").await;
+    let (read, _) = look(&mut workspace).await;
+    assert!(read.contains(&"z/[id], {late}*.txt".to_owned()), "{read:?}");
+    assert_eq!(beyond(&workspace), MOST_BEYOND);
+    assert_eq!(look(&mut workspace).await, (vec![], 0));
+    assert!(has(&workspace, "z/[id], {late}*.txt") && workspace.written.is_empty());
+
+    // Those that were pushed out of the list stay, and what is ignored takes nobody's place.
+    world
+        .run(
+            "echo /c/ > .gitignore; mkdir c; for n in $(seq 1 2500); do : > c/$n; done; \
+             echo b > b.txt; echo z > z/z.txt",
+        )
+        .await;
+    look(&mut workspace).await;
+    for path in ["z/[id], {late}*.txt", "b.txt", "z/z.txt", "m/250"] {
+        assert!(has(&workspace, path), "{path}");
+    }
+    assert!(!has(&workspace, "c/1"));
+    world.run("rm z/z.txt").await;
+    look(&mut workspace).await;
+    assert!(!has(&workspace, "z/z.txt") && has(&workspace, "b.txt"));
+}
+
+#[test]
+fn what_is_beyond_the_list_is_asked_for_at_once() {
+    let paths: Vec<String> = (0..MOST_BEYOND).map(|n| format!("src/{n}.rs")).collect();
+    let paths: Vec<&String> = paths.iter().collect();
+    let [(pattern, of)] = &patterns(&paths)[..] else { panic!("more than one") };
+    assert!(pattern.starts_with("{src/0.rs,src/1.rs,") && pattern.ends_with(",src/199.rs}"));
+    assert_eq!(of.len(), MOST_BEYOND);
+    // Long names are spread over several, and each is in one of them.
+    let long: Vec<String> = (0..40).map(|n| format!("{n}{}", "x".repeat(4_000))).collect();
+    let long: Vec<&String> = long.iter().collect();
+    let several = patterns(&long);
+    assert!(several.iter().all(|(pattern, _)| pattern.len() <= LONGEST_PATTERN + 2));
+    assert_eq!(several.iter().map(|(_, of)| of.len()).sum::<usize>(), 40);
+    assert!(patterns(&[]).is_empty());
+}
+
+#[tokio::test]
+async fn a_file_that_could_not_be_read_is_read_the_next_time() {
+    let world = World::new().await;
+    world.run("echo one > a.txt; echo two > b.txt").await;
+    let (mut workspace, index) = (Workspace::default(), Names::default());
+    assert_eq!(workspace.read(&world.sandbox, &index).await, Ok(None));
+    index.taken();
+    // It looks as it did, and cannot be read for a while.
+    world
+        .run(
+            "touch -r a.txt /tmp/then; echo ONE > a.txt; touch -r /tmp/then a.txt; chmod 0 a.txt; \
+             ! cat a.txt",
+        )
+        .await;
+    assert_eq!(workspace.read(&world.sandbox, &index).await, Ok(None));
+    assert_eq!(index.taken(), (vec![], 0));
+    world.run("chmod 644 a.txt").await;
+    assert_eq!(workspace.read(&world.sandbox, &index).await, Ok(None));
+    assert_eq!(index.taken(), (vec!["a.txt".to_owned()], 1));
+    assert!(workspace.written.is_empty());
+}
+
+#[test]
+fn no_more_is_noted_than_there_is_room_for() {
+    let mut workspace = Workspace::default();
+    for number in (0..MOST_WRITTEN + 5).rev() {
+        workspace.note(format!("{number}"));
+    }
+    workspace.forget_oldest();
+    assert_eq!(workspace.written.len(), MOST_WRITTEN);
+    assert!(workspace.written.contains_key("0"), "the latest stay");
+}
