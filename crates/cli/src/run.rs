@@ -34,7 +34,7 @@ use screen::{Manner, Screen};
 
 pub(crate) use history::{History, NotFound};
 pub use models::{ModelMaker, UnusableFile};
-pub(crate) use models::{choose, embedder};
+pub(crate) use models::{choose, embedder, written_by_jobs};
 
 /// Notices that wait for the screen; then the job waits.
 const WAITING: usize = 256;
@@ -127,7 +127,9 @@ async fn attempt(
         return Err(usage(Problem::price(name)));
     }
     let models = models::make(&*product.models, &settings, &history, spec).map_err(usage)?;
-    let embedder = models::embedder(&*product.models, &settings).map_err(usage)?;
+    let mut theirs = vec![spec.place.workspace.clone()];
+    theirs.extend(written_by_jobs(&product.home));
+    let embedder = embedder(&product.models, &settings, theirs).await.map_err(usage)?;
     let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
     let out = arguments.out.clone().or_else(|| spec.out.clone());
     if let Some(path) = &out {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::interruption::Signals;
 use crate::problem::Problem;
-use crate::run::{choose, embedder};
+use crate::run::{choose, embedder, written_by_jobs};
 use crate::sandbox_options::SandboxOptions;
 use crate::{Product, streams};
 
@@ -196,7 +196,12 @@ async fn attempt(product: &Product, arguments: ServeArguments) -> Result<ExitCod
     for warning in &settings.warnings {
         streams::tell(warning);
     }
-    let embedder = embedder(&*product.models, &settings).map_err(usage)?;
+    let theirs = written_by_jobs(&data).chain(written_by_jobs(&product.home)).collect();
+    let embedder = tokio::select! {
+        opened = embedder(&product.models, &settings, theirs) => opened.map_err(usage)?,
+        // Nothing has begun that would have to end well.
+        asked = signals.end() => return Ok(ExitCode::from(asked.exit_code())),
+    };
     let models = choose(&*product.models, &settings).await;
     if let Err(error) = &models {
         let cause = error_chain(error);

@@ -1,6 +1,6 @@
 //! The adapters to models, as the command line asks for them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +40,12 @@ impl ModelMaker for Adapters {
         Ok(Arc::new(Embedder(embedder.map_err(|error| error.to_string())?)))
     }
 
-    fn embedder_of_file(&self, path: &Path) -> Result<Arc<dyn Embed>, UnusableFile> {
-        let opened = OnnxEmbedder::open(path).map_err(|error| {
+    fn embedder_of_file(
+        &self,
+        path: &Path,
+        theirs: &[PathBuf],
+    ) -> Result<Arc<dyn Embed>, UnusableFile> {
+        let opened = OnnxEmbedder::open(path, theirs).map_err(|error| {
             let remedy = error.remedy().to_owned();
             UnusableFile { cause: error.to_string(), remedy }
         });

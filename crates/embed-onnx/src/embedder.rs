@@ -19,6 +19,7 @@ use crate::error::OpenError;
 use crate::files::Files;
 use crate::library;
 use crate::model::{Model, Unfit};
+use crate::trust::Guard;
 use crate::words::Words;
 
 /// Questions that wait at once; more are refused.
@@ -52,14 +53,18 @@ impl OnnxEmbedder {
     /// such file. `tokenizer.json` is beside it. Waits until it has made its first
     /// vector, so it is nothing for the middle of asynchronous work.
     ///
+    /// `theirs` are directories that sandboxes write to. Nothing is taken from there,
+    /// and nothing that somebody else than root and this user could have written.
+    ///
     /// # Errors
-    /// When the files are not there, or are no model that makes vectors of texts.
-    pub fn open(path: &Path) -> Result<Self, OpenError> {
+    /// When the files are not there, cannot be trusted, or are no model that makes
+    /// vectors of texts.
+    pub fn open(path: &Path, theirs: &[PathBuf]) -> Result<Self, OpenError> {
         let (questions, asked) = queue::channel(WAITING);
         let (tell, told) = mpsc::sync_channel(1);
-        let place = path.to_owned();
+        let (place, theirs) = (path.to_owned(), theirs.to_vec());
         let work = move || {
-            let opened = Reader::open(&place);
+            let opened = Reader::open(&place, &theirs);
             let (reader, outcome) = match opened {
                 Ok(reader) => (Some(reader), Ok(())),
                 Err(error) => (None, Err(error)),
@@ -125,11 +130,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn open(path: &Path) -> Result<Self, OpenError> {
-        let Files { model, tokenizer } = Files::read(path)?;
+    fn open(path: &Path, theirs: &[PathBuf]) -> Result<Self, OpenError> {
+        let guard = Guard::new(theirs)?;
+        let Files { directory, model, tokenizer } = Files::read(path, &guard)?;
         let words = Words::read(&tokenizer.1);
         let words = words.map_err(|cause| OpenError::Tokenizer { path: tokenizer.0, cause })?;
-        let environment = library::load(model.0.parent().unwrap_or(Path::new("")))?;
+        let environment = library::load(&directory, &guard)?;
         let unfit = |unfit: Unfit| open_error(&model.0, unfit);
         let read = Model::read(&environment, &model.1).map_err(unfit)?;
         let mut reader = Self { words, model: read };

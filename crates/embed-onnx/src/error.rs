@@ -30,6 +30,22 @@ pub enum OpenError {
         /// How many could be meant.
         found: usize,
     },
+    /// It is in a directory that sandboxes write to, or a way to it leads through one.
+    #[error(
+        "the way to it leads into {place:?}, where jobs may write; what they put there would run outside their sandbox"
+    )]
+    Theirs {
+        /// The directory.
+        place: PathBuf,
+    },
+    /// Somebody else could have put it there.
+    #[error("{path:?} cannot be trusted with what runs in this process: {cause}")]
+    Exposed {
+        /// The file, or a directory on the way to it.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
     /// The tokenizer is none, or of another kind.
     #[error("{path:?} is no tokenizer that is known here: {cause}")]
     Tokenizer {
@@ -83,6 +99,14 @@ impl OpenError {
                 "use a small model, such as all-MiniLM-L6-v2"
             }
             Self::WhichModel { .. } => "name the .onnx file itself",
+            Self::Theirs { .. } => {
+                "move the model and its library out of the workspace, to a directory that no job \
+                 works in"
+            }
+            Self::Exposed { .. } => {
+                "let it belong to root or to you, and nobody else write to it (chown, chmod go-w), \
+                 or move the model to where that is so"
+            }
             Self::Tokenizer { .. } => {
                 "use a model of BERT's family, such as all-MiniLM-L6-v2, with the tokenizer.json it \
                  was published with"

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::OpenError;
+use crate::trust::Guard;
 
 /// Bytes of a model.
 const LONGEST_MODEL: u64 = 1 << 30;
@@ -13,6 +14,8 @@ const LONGEST_TOKENIZER: u64 = 64 << 20;
 
 /// What is in the files of a model.
 pub(crate) struct Files {
+    /// Where they are; the library may be there too.
+    pub(crate) directory: PathBuf,
     pub(crate) model: (PathBuf, Vec<u8>),
     pub(crate) tokenizer: (PathBuf, Vec<u8>),
 }
@@ -21,18 +24,28 @@ impl Files {
     /// Reads a model and its tokenizer.
     ///
     /// # Errors
-    /// When one is not there, or cannot be read.
-    pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
-        let model = match path.is_dir() {
-            true => in_directory(path)?,
-            false => path.to_owned(),
+    /// When one is not there, or cannot be read or trusted.
+    pub(crate) fn read(path: &Path, guard: &Guard) -> Result<Self, OpenError> {
+        let (directory, model) = match (path.is_dir(), path.parent(), path.file_name()) {
+            (false, Some(parent), Some(name)) => {
+                let directory = guard.follow(parent)?;
+                let model = directory.join(name);
+                (directory, model)
+            }
+            _ => {
+                let directory = guard.follow(path)?;
+                let model = in_directory(&directory)?;
+                (directory, model)
+            }
         };
-        is_file(&model)?;
-        let tokenizer = model.with_file_name("tokenizer.json");
+        let tokenizer = directory.join("tokenizer.json");
+        // What a link leads to may have any name; the others are beside the link.
+        let real = guard.follow(&model)?;
+        is_file(&real)?;
         // The small one first: it is the one that is forgotten.
-        let words = read(&tokenizer, LONGEST_TOKENIZER)?;
-        let content = read(&model, LONGEST_MODEL)?;
-        Ok(Self { model: (model, content), tokenizer: (tokenizer, words) })
+        let words = read(&guard.follow(&tokenizer)?, LONGEST_TOKENIZER)?;
+        let content = read(&real, LONGEST_MODEL)?;
+        Ok(Self { directory, model: (model, content), tokenizer: (tokenizer, words) })
     }
 }
 
@@ -57,7 +70,7 @@ fn in_directory(path: &Path) -> Result<PathBuf, OpenError> {
 }
 
 /// Opening a pipe waits for somebody to write, and a device might never end.
-fn is_file(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn is_file(path: &Path) -> Result<(), OpenError> {
     let unreadable = |source| OpenError::Unreadable { path: path.to_owned(), source };
     match std::fs::metadata(path).map_err(unreadable)?.is_file() {
         true => Ok(()),

@@ -12,6 +12,8 @@ mod error;
 mod characters;
 mod words;
 
+mod trust;
+
 mod files;
 mod library;
 mod model;

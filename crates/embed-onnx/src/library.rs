@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use ort::environment::Environment;
 
 use crate::error::OpenError;
+use crate::files::is_file;
+use crate::trust::Guard;
 
 /// How its file is called; often a version follows.
 const NAME: &str = "libonnxruntime.so";
@@ -22,20 +24,24 @@ static LOADED: Mutex<Option<Environment>> = Mutex::new(None);
 /// Loads the library, if it is not loaded yet.
 ///
 /// # Errors
-/// When there is none, or an old one.
-pub(crate) fn load(directory: &Path) -> Result<Environment, OpenError> {
+/// When there is none, an old one, or one that cannot be trusted.
+pub(crate) fn load(directory: &Path, guard: &Guard) -> Result<Environment, OpenError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     match &*loaded {
         Some(environment) => Ok(environment.clone()),
-        None => Ok(loaded.insert(find(directory)?).clone()),
+        None => Ok(loaded.insert(find(directory, guard)?).clone()),
     }
 }
 
-fn find(directory: &Path) -> Result<Environment, OpenError> {
-    let beside = beside(directory);
-    let candidates: Vec<PathBuf> = match beside {
-        // What somebody has put there is meant.
-        Some(path) => vec![path],
+fn find(directory: &Path, guard: &Guard) -> Result<Environment, OpenError> {
+    let candidates: Vec<PathBuf> = match beside(directory) {
+        // What somebody has put there is meant. The very file that was looked at is
+        // loaded.
+        Some(path) => {
+            let real = guard.follow(&path)?;
+            is_file(&real)?;
+            vec![real]
+        }
         None => OF_THE_SYSTEM.iter().map(PathBuf::from).collect(),
     };
     let mut causes = Vec::new();
@@ -51,17 +57,23 @@ fn find(directory: &Path) -> Result<Environment, OpenError> {
     Err(OpenError::Library(causes.join("; ")))
 }
 
-/// The library in a directory; the newest by its name where there are several.
+/// The library in a directory; the newest version where there are several.
 fn beside(directory: &Path) -> Option<PathBuf> {
     let plain = directory.join(NAME);
     if plain.exists() {
-        return std::path::absolute(plain).ok();
+        return Some(plain);
     }
-    let versioned = format!("{NAME}.");
     let entries = directory.read_dir().ok()?.flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let newest = names.filter(|name| name.starts_with(&versioned)).max()?;
-    std::path::absolute(directory.join(newest)).ok()
+    let versions = names.filter_map(|name| Some((version(&name)?, name)));
+    let (_, newest) = versions.max()?;
+    Some(directory.join(newest))
+}
+
+/// The numbers after the library's name; a backup has other things there.
+fn version(name: &str) -> Option<Vec<u64>> {
+    let numbers = name.strip_prefix(NAME)?.strip_prefix('.')?;
+    numbers.split('.').map(|number| number.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -78,6 +90,21 @@ mod tests {
         for name in ["libonnxruntime.so.1.24.0", "libonnxruntime.so.1.31.1", "libonnxruntime.so"] {
             std::fs::write(path(name), "").unwrap();
             assert_eq!(beside(place.path()), Some(path(name)));
+        }
+    }
+
+    #[test]
+    fn the_newest_version_goes_first_and_versions_are_numbers() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |version: &str| place.path().join(format!("{NAME}.{version}"));
+        // Each is newer than those before, however they are spelled.
+        for version in ["1", "1.9.0", "1.9.1", "1.24.0", "1.100.0", "2", "10.0.0"] {
+            std::fs::write(path(version), "").unwrap();
+            assert_eq!(beside(place.path()), Some(path(version)));
+        }
+        for other in ["99.bak", "old", "", "99.", "99999999999999999999"] {
+            std::fs::write(path(other), "").unwrap();
+            assert_eq!(beside(place.path()), Some(path("10.0.0")), "{other:?}");
         }
     }
 }

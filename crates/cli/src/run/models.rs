@@ -1,6 +1,6 @@
 //! Which models a job is done with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use cofferdam_model::Model;
 use cofferdam_runtime::{Embed, Models};
 use cofferdam_types::{JobSpec, ModelName, Record};
 use futures_util::future::{BoxFuture, join_all};
+use tokio::task::spawn_blocking;
 
 use super::history::History;
 use crate::problem::Problem;
@@ -31,11 +32,17 @@ pub trait ModelMaker: Send + Sync {
     /// When the endpoint cannot be used, or makes none.
     fn embedder(&self, endpoint: EndpointSettings) -> Result<Arc<dyn Embed>, String>;
 
-    /// A model in a file, or in a directory, that makes vectors of texts.
+    /// A model in a file, or in a directory, that makes vectors of texts. It becomes
+    /// part of this process, so nothing of it may be in `theirs`, the directories that
+    /// sandboxes write to. May take a minute, and waits for it.
     ///
     /// # Errors
     /// When it cannot be used: why, and what to do about it.
-    fn embedder_of_file(&self, path: &Path) -> Result<Arc<dyn Embed>, UnusableFile>;
+    fn embedder_of_file(
+        &self,
+        path: &Path,
+        theirs: &[PathBuf],
+    ) -> Result<Arc<dyn Embed>, UnusableFile>;
 
     /// The built-in demonstration.
     fn demo(&self) -> Arc<dyn Model>;
@@ -116,10 +123,17 @@ pub(crate) fn make(
     Ok(Models { orchestrator, coder, summariser })
 }
 
-/// Who says what texts mean, if the settings name anybody.
-pub(crate) fn embedder(
-    maker: &dyn ModelMaker,
+/// The directories of the product that hold what sandboxes wrote.
+pub(crate) fn written_by_jobs(home: &Path) -> impl Iterator<Item = PathBuf> {
+    ["blobs", "jobs", "sandboxes", "spool"].into_iter().map(|name| home.join(name))
+}
+
+/// Who says what texts mean, if the settings name anybody. `theirs` are the directories
+/// that sandboxes write to.
+pub(crate) async fn embedder(
+    maker: &Arc<dyn ModelMaker>,
     settings: &Settings,
+    theirs: Vec<PathBuf>,
 ) -> Result<Option<Arc<dyn Embed>>, Problem> {
     match &settings.embedder {
         None => Ok(None),
@@ -128,8 +142,77 @@ pub(crate) fn embedder(
             maker.embedder(endpoint).map(Some).map_err(|cause| Problem::model(name, cause))
         }
         Some(Embedder::File(path)) => {
-            let opened = maker.embedder_of_file(path);
+            let (maker, file) = (Arc::clone(maker), path.clone());
+            let opening = spawn_blocking(move || maker.embedder_of_file(&file, &theirs));
+            let opened = opening.await.unwrap_or_else(|error| {
+                let remedy = "leave the embedder out, and report it".to_owned();
+                Err(UnusableFile { cause: error.to_string(), remedy })
+            });
             opened.map(Some).map_err(|error| Problem::model_file(path, &error))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, channel};
+
+    use cofferdam_config::{Flags, Sources, load};
+
+    use super::*;
+
+    /// Opens no file before somebody has said so.
+    struct Patient(Mutex<Receiver<()>>);
+
+    impl ModelMaker for Patient {
+        fn remote(&self, _: EndpointSettings) -> Result<Arc<dyn Model>, String> {
+            Err("nobody asks for it".to_owned())
+        }
+
+        fn embedder(&self, _: EndpointSettings) -> Result<Arc<dyn Embed>, String> {
+            Err("nobody asks for it".to_owned())
+        }
+
+        fn embedder_of_file(
+            &self,
+            path: &Path,
+            theirs: &[PathBuf],
+        ) -> Result<Arc<dyn Embed>, UnusableFile> {
+            let said = self.0.lock().unwrap().recv_timeout(Duration::from_secs(30));
+            let cause = format!("{said:?}: {} of {theirs:?}", path.display());
+            Err(UnusableFile { cause, remedy: String::new() })
+        }
+
+        fn demo(&self) -> Arc<dyn Model> {
+            panic!("nobody asks for it")
+        }
+
+        fn replay(&self, _: ModelName, _: Vec<Record>) -> Arc<dyn Model> {
+            panic!("nobody asks for it")
+        }
+
+        fn list<'a>(
+            &'a self,
+            _: &'a LocalServer,
+            _: Duration,
+        ) -> BoxFuture<'a, Option<Vec<String>>> {
+            Box::pin(async { None })
+        }
+    }
+
+    #[tokio::test]
+    async fn everything_else_goes_on_while_a_model_is_opened() {
+        let project = tempfile::tempdir().unwrap();
+        let environment = [("COFFERDAM_EMBEDDER".to_owned(), "/a/model".into())].into();
+        let (project, flags) = (project.path().to_owned(), Flags::default());
+        let settings = load(&Sources { environment, project, flags }).unwrap();
+        let (say, said) = channel();
+        let maker: Arc<dyn ModelMaker> = Arc::new(Patient(Mutex::new(said)));
+        let opening = embedder(&maker, &settings, vec!["/work".into()]);
+        // The one thread there is gets as far as saying so.
+        let (opened, ()) = tokio::join!(opening, async { say.send(()).unwrap() });
+        let Err(problem) = opened else { panic!("there is no such model") };
+        assert_eq!(problem.cause, "Ok(()): /a/model of [\"/work\"]");
     }
 }

@@ -100,6 +100,55 @@ fn files_that_are_no_model_are_told_before_anything_begins() {
     }
 }
 
+/// Files as a job might leave them. Were they looked into, they would be refused for
+/// what is in them.
+fn plant(place: &Path) {
+    fs::create_dir_all(place).unwrap();
+    for name in ["model.onnx", "tokenizer.json", "libonnxruntime.so"] {
+        fs::write(place.join(name), "planted").unwrap();
+    }
+}
+
+const PLANTED: [&str; 3] =
+    ["error[RUN-003]: the embedder", "where jobs may write", "help:  move the model"];
+
+#[test]
+fn a_model_where_jobs_write_is_refused_before_anything_begins() {
+    let agent = agent();
+    let planted = agent.workspace.join("models/mini");
+    plant(&planted);
+    let link = agent.home.beside("link");
+    symlink(&planted, &link).unwrap();
+    let through = agent.workspace.join("through");
+    symlink(minilm().unwrap(), &through).unwrap();
+    let kept = agent.home.path().join("jobs/1/mini");
+    plant(&kept);
+    for path in [&planted, &planted.join("model.onnx"), &link, &through, &kept] {
+        let run = agent.run(&["write notes"]).env("COFFERDAM_EMBEDDER", path.to_str().unwrap());
+        run.run().expect_error(2, &PLANTED);
+    }
+    assert!(agent.requests().is_empty());
+    // It is the job's own workspace that counts, wherever the user is.
+    let elsewhere = agent.home.make_directory("elsewhere");
+    let mut run = agent.run(&["write notes", "--workspace", agent.workspace.to_str().unwrap()]);
+    run.command().current_dir(elsewhere);
+    run.env("COFFERDAM_EMBEDDER", planted.to_str().unwrap()).run().expect_error(2, &PLANTED);
+}
+
+#[test]
+fn a_server_takes_no_model_from_where_its_jobs_write() {
+    let agent = agent();
+    let data = agent.home.beside("data");
+    for below in ["jobs/1/workspace", "sandboxes/1", "blobs/1", "spool"] {
+        let planted = data.join(below);
+        plant(&planted);
+        let serve = agent.invoke("serve", &["--listen", "127.0.0.1:0", "--data"]);
+        let serve = serve.words(&[data.to_str().unwrap()]);
+        let ran = serve.env("COFFERDAM_EMBEDDER", planted.to_str().unwrap()).run();
+        ran.expect_error(2, &PLANTED);
+    }
+}
+
 /// Whether the library that runs models is part of a server's process.
 fn is_loaded(served: &Served) -> bool {
     let maps = fs::read_to_string(format!("/proc/{}/maps", served.pid())).unwrap();

@@ -5,3 +5,4 @@ mod onnx_file;
 
 mod meaning;
 mod refused;
+mod trust;

@@ -15,7 +15,7 @@ const DATABASE: &str = "The database rejected the connection: password expired."
 const CODE: &str = "fn parse_header(bytes: &[u8]) -> Result<Header, ParseError>";
 
 fn open() -> OnnxEmbedder {
-    OnnxEmbedder::open(&minilm().unwrap()).unwrap()
+    OnnxEmbedder::open(&minilm().unwrap(), &[]).unwrap()
 }
 
 async fn vectors(embedder: &OnnxEmbedder, texts: &[&str]) -> Vec<Vec<f32>> {
@@ -47,7 +47,7 @@ async fn texts_that_mean_the_same_point_the_same_way() {
         assert!((number - wanted).abs() < 1e-2, "{number} and not {wanted}");
     }
     // The file itself instead of its directory, and other company.
-    let file = OnnxEmbedder::open(&minilm().unwrap().join("model.onnx")).unwrap();
+    let file = OnnxEmbedder::open(&minilm().unwrap().join("model.onnx"), &[]).unwrap();
     assert_eq!(vectors(&file, &[CODE, CAT]).await, [found[3].clone(), found[0].clone()]);
 }
 
@@ -75,7 +75,7 @@ async fn a_text_of_any_length_has_a_vector() {
 async fn a_model_may_give_one_vector_of_its_own() {
     let model = onnx_file::model(&["input_ids"], &["other", "sentence_embedding"]);
     let place = onnx_file::beside_the_real(&model);
-    let embedder = OnnxEmbedder::open(place.path()).unwrap();
+    let embedder = OnnxEmbedder::open(place.path(), &[]).unwrap();
     // The numbers of its tokens, which are "the" and what stands around a text.
     let found = vectors(&embedder, &["the"]).await;
     let length = (101.0_f32.powi(2) + 1996.0_f32.powi(2) + 102.0_f32.powi(2)).sqrt();

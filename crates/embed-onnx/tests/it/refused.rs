@@ -10,7 +10,7 @@ use crate::onnx_file::{beside_the_real, model};
 
 #[track_caller]
 fn refused(path: &Path, cause: &str) {
-    let error = OnnxEmbedder::open(path).unwrap_err();
+    let error = OnnxEmbedder::open(path, &[]).unwrap_err();
     let told = error.to_string();
     assert!(told.contains(cause), "{told}");
     assert!(told.len() < 1_000 && !error.remedy().is_empty(), "{told}");
