@@ -143,7 +143,7 @@ fn a_server_takes_no_model_from_where_its_jobs_write() {
         let planted = data.join(below);
         plant(&planted);
         let serve = agent.invoke("serve", &["--listen", "127.0.0.1:0", "--data"]);
-        let serve = serve.words(&[data.to_str().unwrap()]);
+        let serve = serve.words([data.to_str().unwrap()]);
         let ran = serve.env("COFFERDAM_EMBEDDER", planted.to_str().unwrap()).run();
         ran.expect_error(2, &PLANTED);
     }
