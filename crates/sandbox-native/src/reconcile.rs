@@ -62,24 +62,35 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
         }
         return Ok(());
     }
-    // Its maker has died before there was anything in it, or makes it just now.
-    if fs::remove_dir(path).is_ok() {
+    let had_groups = remove_groups(id);
+    // One that keeps nothing on disk leaves it empty; so does a maker who died early or
+    // makes it just now, and then there is nothing to tell.
+    if fs::remove_dir(path).is_err() {
+        clear(path, id, None).map_err(|failure| failed(&failure))?;
+    } else if !had_groups {
         return Ok(());
     }
-    clear(path, id, None).map_err(|failure| failed(&failure))?;
     found.removed.push(id);
     Ok(())
+}
+
+/// Removes a dead sandbox's control groups; whether there were any.
+fn remove_groups(id: SandboxId) -> bool {
+    let mut had_groups = false;
+    for directory in Places::find().directories() {
+        let group = directory.join(format!("{}{id}", cgroup::PREFIX));
+        if group.exists() {
+            had_groups = true;
+            cgroup::remove_directory(&group, PATIENCE);
+        }
+    }
+    had_groups
 }
 
 /// Applies what a dead sandbox left for its workspace's directory, and removes
 /// the rest. Its lock is held; the directory is claimed, or claimed here.
 pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result<(), Failure> {
-    for directory in Places::find().directories() {
-        let group = directory.join(format!("{}{id}", cgroup::PREFIX));
-        if group.exists() {
-            cgroup::remove_directory(&group, PATIENCE);
-        }
-    }
+    remove_groups(id);
     if let Some(plan) = remains::kept_plan(path)?
         && let Some(store) = store::reopen(path)?
     {

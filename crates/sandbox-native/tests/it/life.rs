@@ -63,6 +63,24 @@ fn nothing_survives_the_supervisor_and_the_next_start_removes_the_rest() {
 }
 
 #[test]
+fn a_sandbox_that_keeps_nothing_on_disk_is_cleared_away_too() {
+    block_on(async {
+        let home = Home::new();
+        let sandbox = Sandbox::open(&home.native(), Spec::scratch()).await.unwrap();
+        let id = sandbox.id();
+        for supervisor in supervisors(&home.sandboxes()) {
+            kill(supervisor);
+        }
+        wait_until("it is gone", || supervisors(&home.sandboxes()).is_empty());
+        drop(sandbox);
+        let found = home.native().reconcile().await.unwrap();
+        assert_eq!(found.removed, [id]);
+        assert_eq!(groups_of(&id.to_string()), Vec::<std::path::PathBuf>::new());
+        home.assert_empty();
+    });
+}
+
+#[test]
 fn closing_leaves_no_process_of_any_kind() {
     block_on(async {
         let home = Home::new();
