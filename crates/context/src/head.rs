@@ -17,8 +17,10 @@ const DEED: usize = 160;
 /// Where there is less room than this for each line, the oldest are only counted.
 const SHORTEST_LINE: u64 = 100;
 
-/// So much of the room, in percent, is kept for what was done: it is never crowded out.
+/// So much of the room, in percent, is kept for what was done, and for what went wrong:
+/// neither is ever crowded out.
 const DONE: usize = 25;
+const OPEN: usize = 12;
 
 /// So much of the room for what went wrong, in percent, is for what did so long ago.
 const BEFORE: usize = 25;
@@ -58,24 +60,23 @@ impl Head<'_> {
              they came to. Each number (#) is an event{BY_NUMBER}. What is listed as done is \
              done; do not do it again.\n",
         );
-        // Least of all may the user's words be missing: they come first. What was done gets
-        // what the others leave, and its share in any case.
-        let kept = self.done(self.room).len().min(self.room / 100 * DONE);
-        let (mut left, mut facts) = (self.room - kept, 0);
-        for (part, percent) in [
-            (Self::said as fn(&Self, usize) -> String, 50),
-            (Self::plan, 40),
-            (Self::decisions, 60),
-            (Self::open, 50),
+        // Least of all may the user's words be missing: they come first. What went wrong and
+        // what was done get what the others leave, and their shares in any case.
+        let for_done = self.done(self.room).len().min(self.room / 100 * DONE);
+        let for_open = self.open(self.room).len().min(self.room / 100 * OPEN);
+        let (mut left, mut facts) = (self.room - for_done - for_open, 0);
+        for (part, percent, share) in [
+            (Self::said as fn(&Self, usize) -> String, 50, 0),
+            (Self::plan, 40, 0),
+            (Self::decisions, 60, 0),
+            (Self::open, 50, for_open),
+            (Self::done, 100, for_done),
         ] {
-            let part = part(self, left / 100 * percent);
-            left = left.saturating_sub(part.len());
+            let part = part(self, left * percent / 100 + share);
+            left = (left + share).saturating_sub(part.len());
             facts += part.len();
             text.push_str(&part);
         }
-        let done = self.done(left + kept);
-        facts += done.len();
-        text.push_str(&done);
         text.push_str(&summaries(self.summaries));
         (text, facts)
     }
