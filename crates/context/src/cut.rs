@@ -175,13 +175,18 @@ impl Conversation {
             Span::Messages { through } => rule::rule_summary(self.part(through), longest),
             Span::Summaries { count } => {
                 let part = self.first_summaries(count);
-                // Something of each stays.
-                let each = share(part.iter().map(|one| one.text.len() as u64), longest);
+                // Something of each stays, with the end of its last line.
+                let each = share(part.iter().map(|one| one.text.len() as u64 + 1), longest);
                 let texts = part.iter().map(|one| {
                     let lines: Vec<String> = one.text.lines().map(str::to_owned).collect();
                     rule::latest(&lines, each)
                 });
-                texts.collect::<String>().trim_end().to_owned()
+                let text = texts.collect::<String>().trim_end().to_owned();
+                if text.len() as u64 <= longest {
+                    return text;
+                }
+                let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                rule::latest(&lines, longest)
             }
         }
     }
