@@ -104,7 +104,8 @@ impl Drop for Server {
 fn serve(home: &Home) -> Invocation {
     let mut invocation = home.cofferdam(["serve", "--listen", "127.0.0.1:0", "--data"]);
     invocation.command().arg(home.path()).env("HOME", home.beside("user"));
-    invocation
+    // A job may still run when its page has been seen: nobody comes back for its sandbox.
+    invocation.words(["--linger", "10s"])
 }
 
 fn place() -> TempDir {
