@@ -181,12 +181,7 @@ impl Conversation {
                     let lines: Vec<String> = one.text.lines().map(str::to_owned).collect();
                     rule::latest(&lines, each)
                 });
-                let text = texts.collect::<String>().trim_end().to_owned();
-                if text.len() as u64 <= longest {
-                    return text;
-                }
-                let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                rule::latest(&lines, longest)
+                texts.collect::<String>().trim_end().to_owned()
             }
         }
     }

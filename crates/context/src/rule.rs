@@ -68,7 +68,9 @@ pub(crate) fn latest(lines: &[String], longest: u64) -> String {
         0 => String::new(),
         _ => format!("({count} earlier lines are left out)\n"),
     };
-    let mut room = longest.saturating_sub(left_out(lines.len()).len());
+    let all: usize = lines.iter().map(|line| line.len() + 1).sum();
+    let about_others = if all <= longest { 0 } else { left_out(lines.len()).len() };
+    let mut room = longest.saturating_sub(about_others);
     let mut shown = 0;
     for line in lines.iter().rev() {
         let Some(rest) = room.checked_sub(line.len() + 1) else { break };
