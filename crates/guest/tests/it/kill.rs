@@ -159,9 +159,12 @@ fn a_fork_bomb_is_killed() {
 fn a_signal_reaches_every_process_also_a_stopped_one() {
     let guest = Guest::start();
     let mut client = guest.connect();
-    let script = "(trap 'echo child; exit' TERM; echo ready; while :; do sleep 0.01; done) & \
-                  trap 'echo parent; wait; exit 6' TERM; kill -STOP $$; \
-                  while :; do sleep 0.01; done";
+    // Ready when both would hear it, and the one is stopped.
+    let script = "trap 'echo parent; wait; exit 6' TERM; \
+                  (trap 'echo child; exit' TERM; \
+                  until grep -q '^State:.T' /proc/$$/status; do sleep 0.01; done; \
+                  echo ready; while :; do sleep 0.01; done) & \
+                  kill -STOP $$; while :; do sleep 0.01; done";
     let call = client.exec(shell(script));
     client.pump_until(call, |outcome| outcome.output == b"ready\n");
     client.control(call, Control::Signal(libc::SIGTERM));
