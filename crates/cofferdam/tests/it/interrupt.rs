@@ -73,7 +73,8 @@ fn what_was_done_before_a_signal_is_kept() {
     let home = Home::new();
     let workspace = home.make_directory("workspace");
     let words = ["--workspace", workspace.to_str().unwrap(), "--", "sh", "-c"];
-    let running = home.exec(words).words(["echo half > file; echo ready; sleep 1000"]).spawn();
+    // A shell may lose a signal that comes while it starts a program.
+    let running = home.exec(words).words(["echo half > file; echo ready; read word"]).spawn();
     running.until_it_says("ready\n");
     running.signal(Signal::INT);
     running.wait().expect_code(130);

@@ -46,7 +46,8 @@ fn a_failure_keeps_the_state_and_an_exit_leaves_it_as_it_was() {
 #[test]
 fn options_and_traps_of_a_script_do_not_disturb_the_next() {
     in_lab(async |lab| {
-        let script = "set -eux; IFS=:; trap 'echo bye' EXIT; trap 'echo dbg >/dev/null' DEBUG; \
+        // All to one stream: of two, either may be read first.
+        let script = "set -eux; IFS=:; trap 'echo bye >&2' EXIT; trap 'echo dbg >/dev/null' DEBUG; \
                       cd() { builtin cd \"$@\"; }; printf() { echo mine; }; export Z=1; cd /tmp";
         let answer = lab.bash(script).await;
         assert!(answer.done().ends_with("bye\nexit code: 0"), "{}", answer.text);
