@@ -9,8 +9,9 @@ use cofferdam_model::{Delta, DeltaStream, Model, ModelError, PriceTable, Request
 use cofferdam_recall::{Index, RecallError};
 use cofferdam_recall_sqlite::SqliteIndex;
 use cofferdam_runtime::{
-    Door, DriveError, Driven, Driver, Indexes, Journal, JournalLog, JournalPast, Models, Notice,
-    Opening, Order, Origin, Outfit, Replayed, Replaying, drive, engine_settings, now,
+    Door, DriveError, Driven, Driver, Indexes, Journal, JournalError, JournalLog, JournalPast,
+    Models, Notice, Opening, Order, Origin, Outfit, Replayed, Replaying, drive, engine_settings,
+    now,
 };
 use cofferdam_sandbox::Lifetime;
 use cofferdam_sandbox_native::Native;
@@ -20,6 +21,9 @@ use cofferdam_types::{
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use tokio::sync::mpsc;
+
+/// How long a drive that was killed may take to write its last line.
+const LAST_LINE: Duration = Duration::from_secs(60);
 
 /// Runs these commands, one an answer, and then says that it is done.
 pub(crate) struct Script {
@@ -201,6 +205,23 @@ impl Lab {
         journal.append(now(), events).unwrap();
     }
 
+    /// The log and what it says. A drive that was just killed may write its last line yet,
+    /// which a killed process could not.
+    fn taken_up(&self) -> (Journal, Replayed) {
+        let begun = std::time::Instant::now();
+        loop {
+            let mut replaying = Replaying::default();
+            let seen = |record: &Record| replaying.take(record).unwrap();
+            match Journal::open(&self.log(), seen) {
+                Ok(journal) => return (journal, replaying.finish().unwrap()),
+                Err(JournalError::Busy { .. }) if begun.elapsed() < LAST_LINE => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
     /// Drives the job from where it is.
     pub(crate) fn drive(&self) -> Driving {
         self.drive_saying(None)
@@ -209,10 +230,7 @@ impl Lab {
     /// Drives the job from where it is, after the user has said something.
     #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
     pub(crate) fn drive_saying(&self, say: Option<&str>) -> Driving {
-        let mut replaying = Replaying::default();
-        let seen = |record: &Record| replaying.take(record).unwrap();
-        let journal = Journal::open(&self.log(), seen).unwrap();
-        let Replayed { run, traces } = replaying.finish().unwrap();
+        let (journal, Replayed { run, traces }) = self.taken_up();
         let prices = PriceTable::default();
         let (window, recalls) = (self.window, self.recalls);
         let outfit = Outfit { prices: &prices, max_output: 1000, retries: 0, window, recalls };
