@@ -151,6 +151,11 @@ impl OutputBuffer {
         self.kept.len() + self.capture.as_ref().map_or(0, |capture| capture.tail.len())
     }
 
+    /// Whether it is known that no more will come.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
     /// No more will come.
     pub(crate) fn finish(&mut self) {
         if self.finished {

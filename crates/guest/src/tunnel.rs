@@ -95,6 +95,8 @@ impl Tunnel {
         }
         if self.state == State::Connecting {
             self.check_connected(channels, now);
+            // What the other side has said meanwhile is not told a second time.
+            *more |= self.state == State::Connected;
         }
         while let State::Next(failure) = self.state {
             let Some(address) = self.addresses.pop_front() else {
@@ -117,6 +119,11 @@ impl Tunnel {
         }
         if let Some(errno) = channels.output.failure {
             return self.over(channels, Some(errno));
+        }
+        if channels.output.is_taken() && !channels.output.buffer.is_finished() {
+            // The host hears at once that no more will come, also while it has more to say.
+            channels.output.buffer.finish();
+            *more = true;
         }
         let closed = channels.output.is_taken() && channels.input.is_closed();
         if closed { self.over(channels, None) } else { None }

@@ -75,7 +75,8 @@ fn the_other_half_stays_open_when_the_server_closes_first() {
         received
     });
     let call = client.tunnel(TunnelTarget::Tcp(port));
-    client.pump_until(call, |outcome| outcome.started.is_some());
+    // It is told at once, and nothing else ends with it.
+    client.pump_until(call, |outcome| outcome.ended == [Channel::Output]);
     client.feed(call, b"still heard");
     assert!(client.outcome(call).reply.is_none());
     client.end_input(call);
