@@ -12,10 +12,13 @@ use std::process::{Command, ExitCode};
 
 use sha2::{Digest, Sha256};
 
-const PROGRAMS: [(&str, &str, &str); 1] =
-    [("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR")];
+const PROGRAMS: [(&str, &str, &str); 2] = [
+    ("cofferdam-native-supervisor", "cofferdam-supervisor", "SUPERVISOR"),
+    ("cofferdam-aide", "cofferdam-aide", "AIDE"),
+];
 
-const SOURCES: [&str; 4] = ["guest", "guest-protocol", "native-supervisor", "types"];
+const SOURCES: [&str; 6] =
+    ["aide", "aide-protocol", "guest", "guest-protocol", "native-supervisor", "types"];
 
 fn main() -> ExitCode {
     match build() {

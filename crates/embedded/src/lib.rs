@@ -1,6 +1,8 @@
-//! The supervisor of native sandboxes, with the guest in it, as a program that can
-//! be started from memory: no file has to be installed or found beside the
-//! product's one binary.
+//! The programs that run beside and inside sandboxes: the supervisor of native ones,
+//! with the guest in it, and the aide. They can be started from memory or from a copy
+//! that is kept: no file has to be installed or found beside the product's one binary.
+
+pub mod copy;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,6 +22,12 @@ pub struct Program {
 pub static SUPERVISOR: Program = Program {
     name: concat!("supervisor-", env!("SUPERVISOR_HASH")),
     bytes: include_bytes!(env!("SUPERVISOR_PROGRAM")),
+};
+
+/// Runs code cells and the desktop inside sandboxes.
+pub static AIDE: Program = Program {
+    name: concat!("aide-", env!("AIDE_HASH")),
+    bytes: include_bytes!(env!("AIDE_PROGRAM")),
 };
 
 /// Puts a program into memory, sealed: whoever gets the descriptor can run it
