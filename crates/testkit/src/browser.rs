@@ -81,7 +81,8 @@ impl Browser {
             "--disable-sync".to_owned(),
             "--no-first-run".to_owned(),
             "--no-proxy-server".to_owned(),
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1".to_owned(),
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE *.localhost"
+                .to_owned(),
             // It goes when the driver does.
             "--remote-debugging-pipe".to_owned(),
             "--window-size=1200,900".to_owned(),

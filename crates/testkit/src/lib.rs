@@ -15,6 +15,8 @@
 //!
 //! [`needles`] makes logs of jobs with facts hidden in them.
 //!
+//! [`SetUp`] is what `cofferdam setup` installs.
+//!
 //! [`CrashSuite`] kills servers of the product in every state of a job.
 
 mod script;
@@ -33,6 +35,7 @@ mod conversation;
 
 mod browser;
 mod postgres;
+mod set_up;
 
 mod crash;
 
@@ -47,3 +50,4 @@ pub use minilm::minilm;
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};
+pub use set_up::SetUp;
