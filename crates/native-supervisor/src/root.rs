@@ -23,6 +23,9 @@ const PROGRAMS: &[&str] =
 const CONFIGURATION: &[&str] = &[
     "alternatives",
     "bash.bashrc",
+    // Without one of them Debian's chromium does not start; the keys beside them stay out.
+    "chromium.d/default-flags",
+    "chromium.d/dev-shm",
     "debian_version",
     "fonts",
     "inputrc",

@@ -8,6 +8,7 @@ mod command;
 pub mod conformance;
 mod error;
 mod files;
+mod listening;
 mod process;
 mod result;
 mod sandbox;
@@ -25,6 +26,7 @@ pub use error::{CallError, ConnectError, FilesError, SandboxError};
 pub use files::{
     Archived, FileContent, FileStream, Files, Ignored, Listing, Range, Replacement, Search, Written,
 };
+pub use listening::{Listener, listeners, listening};
 pub use process::{Offsets, OutputChunk, Process, StdinWriter};
 pub use result::{ExecResult, usage};
 pub use sandbox::Sandbox;

@@ -68,7 +68,7 @@ impl Sandbox {
         // caller makes of small numbers and one high bit, and small enough to be a
         // number in anybody's JSON.
         let somewhere = RandomState::new().build_hasher().finish();
-        let first = (2 + somewhere % (1 << 20)) << 32;
+        let first = (16 + somewhere % (1 << 20)) << 32;
         Ok(Self::new(room, guest, limits, first, memory_kills))
     }
 
