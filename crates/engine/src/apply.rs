@@ -19,7 +19,7 @@ impl Run {
         let seq = self.last_seq;
         match event {
             // The state begins with it, and it comes once.
-            Event::Created { .. } | Event::Noted { .. } => {}
+            Event::Created { .. } | Event::Listening { .. } | Event::Noted { .. } => {}
             Event::TakenUp { only_delivers, .. } => self.take_up(seq, *only_delivers),
             Event::SandboxOpened { sandbox, .. } => self.sandbox = Some(*sandbox),
             Event::Prepared { instructions, skills } => {

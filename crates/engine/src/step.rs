@@ -61,6 +61,11 @@ pub enum Input {
         /// Skills.
         skills: Vec<Skill>,
     },
+    /// What can be connected to in the sandbox has changed.
+    Listening {
+        /// Every TCP port that is listened on now.
+        ports: Vec<u16>,
+    },
     /// The user said something.
     UserSaid {
         /// The words.
@@ -305,6 +310,7 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
         {
             vec![Event::Offered { thread, text }]
         }
+        (Stage::Working, Input::Listening { ports }) => vec![Event::Listening { ports }],
         (Stage::Working | Stage::Ending(_), Input::Note { text }) => vec![Event::Noted { text }],
         (Stage::Created | Stage::Working | Stage::Ended(_), Input::BudgetChanged { budget }) => {
             vec![Event::BudgetChanged { budget }]

@@ -70,6 +70,9 @@ pub(crate) async fn counts(connection: &Connection, user: Option<UserId>) -> Att
     Ok(counts)
 }
 
+/// Bytes of events after which a page is full.
+const PAGE: i64 = 8 << 20;
+
 /// A job's events after this one.
 pub(crate) async fn events(
     connection: &Connection,
@@ -77,8 +80,14 @@ pub(crate) async fn events(
     after: u64,
     limit: u32,
 ) -> Attempt<Vec<Line>> {
-    let sql = "SELECT seq, line FROM events WHERE job = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-    let found = rows(connection, sql, &[&key(job)?, &number(after), &i64::from(limit)]).await?;
+    let sql = "SELECT seq, line FROM ( \
+                 SELECT seq, line, sum(octet_length(line)) OVER (ORDER BY seq) \
+                   - octet_length(line) AS before \
+                 FROM (SELECT seq, line FROM events WHERE job = $1 AND seq > $2 \
+                       ORDER BY seq LIMIT $3) AS found \
+               ) AS page WHERE before < $4 ORDER BY seq";
+    let found =
+        rows(connection, sql, &[&key(job)?, &number(after), &i64::from(limit), &PAGE]).await?;
     found
         .iter()
         .map(|row| Ok(Line { seq: count(row, "seq")?, text: row.try_get("line")? }))

@@ -238,6 +238,11 @@ pub enum Event {
         /// The words; nothing, if nothing was found.
         text: String,
     },
+    /// What can be connected to in the sandbox has changed.
+    Listening {
+        /// Every TCP port that is listened on now, in order.
+        ports: Vec<u16>,
+    },
     /// Something was cut, dropped, weakened or repeated, in words.
     Noted {
         /// What.

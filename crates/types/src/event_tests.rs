@@ -188,6 +188,7 @@ fn context_samples() -> Vec<Event> {
             coder: ModelName("openai/y".to_owned()),
             summariser: Some(ModelName("openai/small".to_owned())),
         },
+        Event::Listening { ports: vec![3000, 8080] },
     ]
 }
 
@@ -241,9 +242,10 @@ fn every_kind_of_event_is_pinned() {
         Event::ContextCut { .. } => 23,
         Event::RecallAsked { .. } => 24,
         Event::Offered { .. } => 25,
+        Event::Listening { .. } => 26,
     };
     let places: BTreeSet<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..26).collect::<BTreeSet<_>>());
+    assert_eq!(places, (0..27).collect::<BTreeSet<_>>());
 }
 
 #[test]

@@ -242,6 +242,7 @@ impl Story {
             }
             Event::Prepared { .. }
             | Event::UserSaid { .. }
+            | Event::Listening { .. }
             | Event::Planned { .. }
             | Event::ContextCut { .. }
             | Event::RecallAsked { .. }

@@ -102,6 +102,7 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
                 format!("{found} that were let go may be needed: shown to the model again"),
             )]
         }
+        Event::Listening { ports } => vec![note().own(Tone::Faint, words::listening(ports))],
         Event::Noted { text } => vec![note().foreign(Tone::Faint, text).wrapped()],
         Event::Paused => vec![note().own(Tone::Plain, words::PAUSED)],
         Event::Resumed => vec![note().own(Tone::Plain, words::RESUMED)],

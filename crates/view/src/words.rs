@@ -56,6 +56,18 @@ pub(crate) fn status(status: ToolStatus, begun: bool) -> &'static str {
 }
 
 /// A job is to rest, as its own words.
+/// What can be connected to, in words.
+pub(crate) fn listening(ports: &[u16]) -> String {
+    match ports {
+        [] => "nothing listens in the sandbox any more".to_owned(),
+        [port] => format!("something listens in the sandbox on port {port}"),
+        ports => {
+            let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+            format!("something listens in the sandbox on ports {}", ports.join(", "))
+        }
+    }
+}
+
 pub(crate) const PAUSED: &str = "pausing, as you asked; nothing new is begun until it is resumed";
 
 /// A job is not to rest after all, as its own words.
