@@ -28,6 +28,10 @@ impl Drive {
         // the next. One that is gone is made anew.
         let Ok(Ok(sandbox)) = timeout(OPENING, attaching).await else { return Some(Vec::new()) };
         self.settle(sandbox.with_variables(self.driver.place.variables.clone())).await;
+        if let Some(tools) = &self.tools {
+            // Whatever those before us had started.
+            tools.something_stays();
+        }
         fail_point("collecting");
         self.collect().await
     }

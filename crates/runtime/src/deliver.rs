@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cofferdam_engine::Input;
 use cofferdam_sandbox::Spec;
+use cofferdam_tools::Aide;
 use cofferdam_types::{Ending, error_chain};
 
 use crate::drive::Drive;
@@ -13,7 +14,12 @@ use crate::work::{self, Done};
 impl Drive {
     /// The sandbox that the job works in.
     pub(crate) fn workplace(&self) -> Spec {
-        place::workplace(&self.driver.place, self.driver.lifetime)
+        place::workplace(&self.driver.place, self.aide(), self.driver.lifetime)
+    }
+
+    /// What runs code cells there. It is not in images.
+    pub(crate) fn aide(&self) -> Option<&Aide> {
+        self.driver.aide.as_ref().filter(|_| self.driver.place.image.is_none())
     }
 
     /// Hands over what there is.

@@ -5,14 +5,21 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use cofferdam_sandbox::Sandbox;
+use cofferdam_tools::Hands;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio_util::sync::CancellationToken;
 
 /// The way into a job's sandbox. Open while the job works in it.
 #[derive(Clone, Default)]
 pub struct Door {
-    sandbox: Arc<RwLock<Option<Arc<Sandbox>>>>,
+    inside: Arc<RwLock<Option<Inside>>>,
     closing: CancellationToken,
+}
+
+/// What is behind it.
+struct Inside {
+    sandbox: Arc<Sandbox>,
+    hands: Arc<Hands>,
 }
 
 impl Door {
@@ -22,26 +29,26 @@ impl Door {
         if self.closing.is_cancelled() {
             return None;
         }
-        let guard = Arc::clone(&self.sandbox).try_read_owned().ok()?;
-        let sandbox = OwnedRwLockReadGuard::try_map(guard, Option::as_ref).ok()?;
-        Some(Visit { sandbox, closing: self.closing.clone() })
+        let guard = Arc::clone(&self.inside).try_read_owned().ok()?;
+        let inside = OwnedRwLockReadGuard::try_map(guard, Option::as_ref).ok()?;
+        Some(Visit { inside, closing: self.closing.clone() })
     }
 
-    /// Lets people in.
-    pub(crate) async fn open(&self, sandbox: Arc<Sandbox>) {
-        *self.sandbox.write().await = Some(sandbox);
+    /// Lets people in, to where these hands are on the desktop.
+    pub(crate) async fn open(&self, sandbox: Arc<Sandbox>, hands: Arc<Hands>) {
+        *self.inside.write().await = Some(Inside { sandbox, hands });
     }
 
     /// Lets nobody in any more, and waits until all have left.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
-        self.sandbox.write().await.take();
+        self.inside.write().await.take();
     }
 }
 
 /// A stay in a job's sandbox. The sandbox closes when the last has ended.
 pub struct Visit {
-    sandbox: OwnedRwLockReadGuard<Option<Arc<Sandbox>>, Arc<Sandbox>>,
+    inside: OwnedRwLockReadGuard<Option<Inside>, Inside>,
     closing: CancellationToken,
 }
 
@@ -50,12 +57,18 @@ impl Visit {
     pub async fn over(&self) {
         self.closing.cancelled().await;
     }
+
+    /// Whose hands are on the desktop there.
+    #[must_use]
+    pub fn hands(&self) -> Arc<Hands> {
+        Arc::clone(&self.inside.hands)
+    }
 }
 
 impl Deref for Visit {
     type Target = Sandbox;
 
     fn deref(&self) -> &Sandbox {
-        &self.sandbox
+        &self.inside.sandbox
     }
 }

@@ -19,6 +19,7 @@ use crate::check::check;
 use crate::clock::Clock;
 use crate::driver::{DriveError, Driven, Driver, Notice, Order, OrderKind, Origin};
 use crate::fail_point::fail_point;
+use crate::listen;
 use crate::log::Log;
 use crate::memory::{self, Memory};
 use crate::spans;
@@ -95,6 +96,10 @@ pub(crate) struct Drive {
     /// Whether it is known that the sandbox's guest is gone.
     pub(crate) lost: bool,
     pub(crate) tools: Option<Arc<Tools>>,
+    /// Waits until other ports are listened on in the sandbox than those last told.
+    listening: JoinSet<Vec<u16>>,
+    /// How often that was waited for.
+    listened: u32,
     /// The questions that are under way.
     asked: BTreeMap<RequestId, (Role, Meter)>,
     pub(crate) clock: Clock,
@@ -130,6 +135,8 @@ impl Drive {
             sandbox: None,
             lost: false,
             tools: None,
+            listening: JoinSet::new(),
+            listened: 0,
             asked: BTreeMap::new(),
             wakes: BTreeSet::new(),
             unheard: VecDeque::new(),
@@ -235,6 +242,10 @@ impl Drive {
                     self.wakes.retain(|at| *at > now);
                     return Next::Input(Input::Woken);
                 }
+                Some(Ok(ports)) = self.listening.join_next() => {
+                    self.listen(ports.clone());
+                    return Next::Input(Input::Listening { ports });
+                }
                 () = until(leaves), if leaves.is_some() => return Next::Leave,
                 reason = lost(guest.as_deref()), if guest.is_some() => {
                     self.lost = true;
@@ -305,9 +316,20 @@ impl Drive {
         let sandbox = Arc::new(sandbox);
         let outputs = cofferdam_tools::Outputs::in_directory(self.driver.directory.join("outputs"));
         let tools = Tools::new(Arc::clone(&sandbox), Arc::new(outputs));
+        let tools = tools.with_aide(self.aide().cloned());
+        self.driver.door.open(Arc::clone(&sandbox), tools.hands()).await;
         self.tools = Some(Arc::new(tools));
-        self.driver.door.open(Arc::clone(&sandbox)).await;
         self.sandbox = Some(sandbox);
+        self.listen(Vec::new());
+    }
+
+    /// Notices when other ports than these are listened on.
+    fn listen(&mut self, known: Vec<u16>) {
+        if let (Some(sandbox), Some(tools)) = (&self.sandbox, &self.tools) {
+            let (sandbox, tools) = (Arc::clone(sandbox), Arc::clone(tools));
+            self.listening.spawn(listen::changed(sandbox, tools, known, self.listened));
+            self.listened += 1;
+        }
     }
 
     async fn perform(&mut self, effect: Effect) {
@@ -406,6 +428,7 @@ impl Drive {
         self.wakes.clear();
         self.unheard.clear();
         self.filling.shutdown().await;
+        self.listening.shutdown().await;
         self.work.abort_all();
         while let Some(done) = self.work.join_next().await {
             // One that was just made has to be closed like any other: it would linger.

@@ -9,6 +9,7 @@ use cofferdam_model::{Delta, Model};
 use cofferdam_recall::Embed;
 use cofferdam_sandbox::{Backend, Files, Lifetime, Sandbox};
 use cofferdam_store::OrderId;
+use cofferdam_tools::Aide;
 use cofferdam_types::{CallId, Cancel, Ending, Place, Record, Role, ThreadId};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -35,6 +36,8 @@ pub struct Driver {
     pub backend: Arc<dyn Backend>,
     /// Its sandbox: what the job says, in a directory of this machine.
     pub place: Place,
+    /// What runs code cells there, if anything does.
+    pub aide: Option<Aide>,
     /// What ends the sandbox. One that lingers is taken up again by whoever
     /// drives the job next, with what it has kept of calls.
     pub lifetime: Lifetime,

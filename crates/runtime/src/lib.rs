@@ -15,6 +15,7 @@ mod drive;
 mod driver;
 mod fail_point;
 mod journal;
+mod listen;
 mod log;
 mod memory;
 mod outfit;
@@ -26,6 +27,9 @@ mod work;
 
 pub use clock::now;
 pub use cofferdam_recall::Embed;
+pub use cofferdam_tools::{
+    Aide, Desktop, Hands, Held, Size, find_desktop, open_desktop, screenshot,
+};
 pub use door::{Door, Visit};
 pub use drive::drive;
 pub use driver::{

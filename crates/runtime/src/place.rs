@@ -1,10 +1,12 @@
 //! The sandboxes of a job: the one it works in, and those beside it.
 
 use cofferdam_sandbox::{Audit, Changes, Grade, Isolation, Lifetime, Root, Spec, Workspace};
+use cofferdam_tools::Aide;
 use cofferdam_types::{Limits, Network, Place, SandboxId};
 
 /// The sandbox that a job works in.
-pub(crate) fn workplace(place: &Place, lifetime: Lifetime) -> Spec {
+pub(crate) fn workplace(place: &Place, aide: Option<&Aide>, lifetime: Lifetime) -> Spec {
+    let tools = aide.into_iter().flat_map(Aide::directories);
     Spec {
         id: SandboxId::generate(),
         // Commands have time-outs and output limits of their own.
@@ -14,7 +16,7 @@ pub(crate) fn workplace(place: &Place, lifetime: Lifetime) -> Spec {
         changes: Changes::OnDisk,
         root: match &place.image {
             Some(image) => Root::Image(image.clone()),
-            None => Root::Host { readable: place.readable.clone() },
+            None => Root::Host { readable: place.readable.iter().cloned().chain(tools).collect() },
         },
         lifetime,
         audit: Audit::On,
@@ -28,7 +30,7 @@ pub(crate) fn beside(place: &Place, workspace: Workspace) -> Spec {
         network: Network::None,
         audit: Audit::Off,
         workspace,
-        ..workplace(place, Lifetime::Owned)
+        ..workplace(place, None, Lifetime::Owned)
     }
 }
 

@@ -149,6 +149,9 @@ async fn follow(
         // The sandbox keeps the result until ours is in safe hands.
         let report = process.wait_unacknowledged().await?;
         let outcome = tools.sandbox.outcome(process, &report).await?;
+        if report.left_running > 0 {
+            tools.something_stays();
+        }
         Ok(Ending { outcome, left_running: report.left_running })
     };
     let reason = match tokio::time::timeout(deadline, to_the_end).await {

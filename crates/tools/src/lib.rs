@@ -7,13 +7,17 @@
 //! - Every wait has a deadline and every output a size; what was cut says so, and
 //!   says where the rest is.
 
+mod aide;
 mod apply_patch;
 mod arguments;
 mod bash;
+mod cells;
 mod cut;
+mod desk;
 mod edit_file;
 mod encoding;
 mod gather;
+mod hands;
 mod lines;
 mod list_files;
 mod outputs;
@@ -24,6 +28,10 @@ mod tools;
 mod trouble;
 mod write_file;
 
+pub use aide::Aide;
+pub use cofferdam_aide_protocol::{Desktop, Size};
+pub use desk::{find_desktop, open_desktop, screenshot};
 pub use gather::{Gathered, gather};
+pub use hands::{Hands, Held};
 pub use outputs::Outputs;
 pub use tools::{Call, Editing, Tools, Watcher, specs};

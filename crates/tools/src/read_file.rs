@@ -4,7 +4,7 @@
 //! is not shown again while it stays the same, except when it is asked for once
 //! more: the model may have lost sight of it.
 
-mod kind;
+pub(crate) mod kind;
 pub(crate) mod source;
 mod window;
 

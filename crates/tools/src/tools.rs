@@ -2,18 +2,24 @@
 //! own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use cofferdam_notebook::Language;
 use cofferdam_sandbox::{Files, Sandbox};
 use cofferdam_types::{CallId, ThreadId, ToolOutput, ToolSpec, ToolStatus};
 use serde_json::{Map, Value};
 
+use crate::aide::Aide;
 use crate::arguments::Arguments;
 use crate::bash::Shells;
+use crate::hands::Hands;
 use crate::outputs::Outputs;
 use crate::read_file::Reads;
 use crate::trouble::Trouble;
-use crate::{apply_patch, bash, cut, edit_file, list_files, read_file, search_files, write_file};
+use crate::{
+    apply_patch, bash, cells, cut, desk, edit_file, list_files, read_file, search_files, write_file,
+};
 
 /// How long a call that is no command may take.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -41,6 +47,9 @@ pub fn specs(editing: Editing) -> Vec<ToolSpec> {
         edit,
         list_files::spec(),
         search_files::spec(),
+        cells::spec(Language::Python),
+        cells::spec(Language::TypeScript),
+        desk::spec(),
     ]
 }
 
@@ -90,9 +99,13 @@ pub struct Tools {
     pub(crate) outputs: Arc<Outputs>,
     pub(crate) shells: Shells,
     pub(crate) reads: Reads,
+    pub(crate) aide: Option<Aide>,
+    pub(crate) hands: Arc<Hands>,
     /// Who changes files holds this: between reading and writing a file no other
     /// call of ours may write it.
     changing: tokio::sync::Mutex<()>,
+    /// Whether a tool has left something running in the sandbox.
+    stays: AtomicBool,
 }
 
 impl Tools {
@@ -104,8 +117,23 @@ impl Tools {
             outputs,
             shells: Shells::default(),
             reads: Reads::default(),
+            aide: None,
+            hands: Arc::default(),
             changing: tokio::sync::Mutex::default(),
+            stays: AtomicBool::new(false),
         }
+    }
+
+    /// With code cells and a desktop, run by this aide in the sandbox.
+    #[must_use]
+    pub fn with_aide(self, aide: Option<Aide>) -> Self {
+        Self { aide, ..self }
+    }
+
+    /// Whose hands are on its desktop.
+    #[must_use]
+    pub fn hands(&self) -> Arc<Hands> {
+        Arc::clone(&self.hands)
     }
 
     /// Runs a call. It never fails: what goes wrong is an output for the model.
@@ -117,12 +145,32 @@ impl Tools {
         ToolOutput { took: began.elapsed(), ..output }
     }
 
-    /// Takes up the command of a `bash` call that an earlier process began and
-    /// did not see the end of. `None` when the sandbox knows of no such command.
+    /// Takes up the command, the cell or the action of a call that an earlier process
+    /// began and did not see the end of. `None` when the sandbox knows of no such command.
     /// What of its output the earlier process had already taken is missing, and
     /// said to be.
     pub async fn take_up(&self, call: CallId, watcher: &dyn Watcher) -> Option<ToolOutput> {
-        bash::take_up(self, call, watcher).await
+        // Without an answer the shell's own attempt says what is wrong.
+        let known = self.sandbox.calls().await.unwrap_or_default();
+        let is_known = |name: CallId| known.iter().any(|state| state.call == name.0);
+        if is_known(cells::guest_call(call)) {
+            cells::take_up(self, call, watcher).await
+        } else if is_known(desk::guest_call(call)) {
+            desk::take_up(self, call).await
+        } else {
+            bash::take_up(self, call, watcher).await
+        }
+    }
+
+    /// Whether something that a tool has started may still run, and listen.
+    #[must_use]
+    pub fn may_listen(&self) -> bool {
+        self.stays.load(Ordering::Relaxed)
+    }
+
+    /// Something that was started runs on.
+    pub fn something_stays(&self) {
+        self.stays.store(true, Ordering::Relaxed);
     }
 
     /// A conversation has become shorter: what it was shown is shown again when it is
@@ -135,12 +183,20 @@ impl Tools {
     /// can be taken up.
     pub fn acknowledge(&self, call: CallId) {
         bash::acknowledge(self, call);
+        cells::acknowledge(self, call);
+        desk::acknowledge(self, call);
     }
 
     async fn dispatch(&self, call: Call<'_>) -> Result<ToolOutput, Trouble> {
         let arguments = Arguments::new(call.tool, call.arguments);
         if call.tool == bash::NAME {
             return bash::run(self, &call, arguments).await;
+        }
+        if let Some(language) = Language::of_tool(call.tool) {
+            return cells::run(self, &call, arguments, language).await;
+        }
+        if call.tool == desk::NAME {
+            return desk::run(self, &call).await;
         }
         let answer = async {
             let _turn = match call.tool {
@@ -187,6 +243,9 @@ fn unknown(tool: &str) -> Trouble {
         apply_patch::NAME,
         list_files::NAME,
         search_files::NAME,
+        Language::Python.tool(),
+        Language::TypeScript.tool(),
+        desk::NAME,
     ];
     let names = names.join(", ");
     Trouble::Refused(format!("there is no tool `{tool}`; the tools are {names}"))

@@ -218,3 +218,36 @@ fn what_the_model_thought_and_saw_counts() {
     // What a picture costs does not depend on its bytes.
     assert!((1_000..3_000).contains(&(job.conversation.tokens(0, Counting::Estimated) - before)));
 }
+
+#[test]
+fn pictures_go_before_any_word_does() {
+    use cofferdam_types::{Content, Message};
+    let mut job = Job::new("Use the desktop.", 200_000);
+    for round in 0..300 {
+        let picture = Content::Image { media_type: "image/png".to_owned(), data: "A".repeat(99) };
+        let output = vec![Content::text("screen, 1280x800:"), picture];
+        let action = format!(r#"{{"action":"left_click","coordinate":[{round},7]}}"#);
+        job.round(
+            &format!("I click for time {round}."),
+            vec![Made { output, ..made("computer", action, "") }],
+        );
+    }
+    assert!(job.cuts.len() >= 2, "{:?}", job.cuts);
+    assert!(job.cuts.iter().all(|cut| matches!(cut, Cut::Pruned { .. })), "{:?}", job.cuts);
+    let messages = job.conversation.messages();
+    let said = format!("{messages:?}");
+    assert!((0..300).all(|round| said.contains(&format!("I click for time {round}."))));
+    let pictures = |message: &Message| match message {
+        Message::Tools { results } => {
+            let content = results.iter().flat_map(|result| &result.content);
+            content.filter(|part| matches!(part, Content::Image { .. })).count()
+        }
+        _ => 0,
+    };
+    let left: Vec<usize> = messages.iter().map(pictures).collect();
+    // The latest are there to be seen, the first are not.
+    let first = left.iter().position(|count| *count > 0).unwrap();
+    assert!(first > messages.len() / 3, "{first} of {}", messages.len());
+    let last = messages.iter().rposition(|message| matches!(message, Message::Tools { .. }));
+    assert_eq!(last.map(|place| left[place]), Some(1));
+}

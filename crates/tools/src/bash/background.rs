@@ -214,6 +214,7 @@ impl Background {
             news: watch::Sender::new(News::default()),
             stop: Notify::new(),
         });
+        tools.something_stays();
         let number = {
             let mut inner = self.inner();
             inner.started += 1;

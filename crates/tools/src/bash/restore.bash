@@ -12,6 +12,12 @@ shift 4
 printf -v '__cofferdam[4]' %s "$@"
 set --
 {
+    # Where the desktop is, if one runs. Never a part of the state: the next desktop
+    # may be elsewhere.
+    if [[ -z $DISPLAY && -r ~/.cofferdam/aide/desk-main/environment ]]; then
+        . ~/.cofferdam/aide/desk-main/environment
+        __cofferdam[11]=$DISPLAY
+    fi
     read -r '__cofferdam[5]' <"$__cofferdam.a"
     read -r '__cofferdam[6]' <"$__cofferdam.b"
     __cofferdam[9]=a
@@ -47,6 +53,8 @@ if [[ ${__cofferdam[2]} = save ]]; then
         builtin declare -f
         builtin export -fp
         builtin printf '}\n{\n'
+        [[ -z ${__cofferdam[11]} || $DISPLAY != "${__cofferdam[11]}" ]] ||
+            builtin export -n DISPLAY XAUTHORITY
         builtin set -o posix
         builtin export -p
         builtin set +o posix

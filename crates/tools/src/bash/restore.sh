@@ -7,6 +7,12 @@ for __cofferdam_piece; do
     __cofferdam_script=$__cofferdam_script$__cofferdam_piece
 done
 set --
+# Where the desktop is, if one runs.
+__cofferdam_display=
+if [ -z "$DISPLAY" ] && [ -r "$HOME/.cofferdam/aide/desk-main/environment" ]; then
+    . "$HOME/.cofferdam/aide/desk-main/environment"
+    __cofferdam_display=$DISPLAY
+fi
 # The number of a whole state, or 0.
 __cofferdam_look() {
     __cofferdam_found=0 __cofferdam_first= __cofferdam_last= __cofferdam_line=
@@ -37,6 +43,9 @@ eval "$__cofferdam_script"
 { __cofferdam_status=$?; set +efux; } 2>/dev/null
 if [ "$__cofferdam_save" = save ]; then
     unset IFS
+    if [ -n "$__cofferdam_display" ] && [ "$DISPLAY" = "$__cofferdam_display" ]; then
+        unset DISPLAY XAUTHORITY
+    fi
     __cofferdam_cwd=$PWD
     export __cofferdam_cwd
     {

@@ -17,7 +17,7 @@ const KINDS: &[(&[u8], &str)] = &[
 ];
 
 /// What the bytes are, if that is known.
-pub(super) fn of(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn of(bytes: &[u8]) -> Option<&'static str> {
     let webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
     if webp {
         return Some("image/webp");
@@ -26,7 +26,7 @@ pub(super) fn of(bytes: &[u8]) -> Option<&'static str> {
 }
 
 /// Whether a model can look at it.
-pub(super) fn is_picture(kind: &str) -> bool {
+pub(crate) fn is_picture(kind: &str) -> bool {
     matches!(kind, "image/png" | "image/jpeg")
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{Sandbox, Spec, Workspace};
 use cofferdam_sandbox_native::Native;
-use cofferdam_tools::{Call, Outputs, Tools, Watcher};
+use cofferdam_tools::{Aide, Call, Outputs, Tools, Watcher};
 use cofferdam_types::{CallId, Content, Limits, ThreadId, ToolOutput, ToolStatus};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -71,12 +71,14 @@ impl Watcher for Blind {
 }
 
 impl Lab {
-    async fn new(spec: Spec) -> Self {
+    async fn new(spec: Spec, aide: Option<Aide>, path: Option<&str>) -> Self {
         let directory = tempfile::Builder::new().prefix("cofferdam-tools-").tempdir().unwrap();
         let native = Native::new(directory.path().join("sandboxes"));
-        let sandbox = Arc::new(Sandbox::open(&native, spec).await.unwrap());
+        let sandbox = Sandbox::open(&native, spec).await.unwrap();
+        let sandbox = sandbox.with_variables(path.map(|path| ("PATH", path)));
+        let sandbox = Arc::new(sandbox);
         let outputs = Arc::new(Outputs::in_directory(directory.path().join("outputs")));
-        let tools = Tools::new(Arc::clone(&sandbox), outputs);
+        let tools = Tools::new(Arc::clone(&sandbox), outputs).with_aide(aide);
         Self { tools, sandbox, directory, calls: AtomicU64::new(1) }
     }
 
@@ -178,9 +180,19 @@ pub(crate) fn in_lab_limited(limits: Limits, test: impl AsyncFnOnce(&Lab)) {
 
 /// Tries something in a sandbox, which is closed afterwards.
 pub(crate) fn in_lab_with(spec: Spec, test: impl AsyncFnOnce(&Lab)) {
+    in_equipped_lab(spec, None, None, test);
+}
+
+/// Tries something with an aide, where programs are looked for in this path.
+pub(crate) fn in_equipped_lab(
+    spec: Spec,
+    aide: Option<Aide>,
+    path: Option<&str>,
+    test: impl AsyncFnOnce(&Lab),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let lab = Lab::new(spec).await;
+        let lab = Lab::new(spec, aide, path).await;
         test(&lab).await;
         let Lab { tools, sandbox, directory, .. } = lab;
         drop(tools);
