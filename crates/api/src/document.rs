@@ -21,13 +21,19 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::problem::{PROBLEM_JSON, Problem};
 
 const ABOUT: &str = "A coding agent that works in a sandbox, as a server.\n\n\
-    One endpoint is no part of this document, because it speaks WebSocket: \
+    Two endpoints are no part of this document, because they speak WebSocket. \
+    A client that cannot set a header offers `bearer.TOKEN` as a second subprotocol.\n\n\
     `GET /api/v1/jobs/{id}/terminal?cols=80&rows=24` with the subprotocol \
     `cofferdam.terminal.v1` opens a terminal in the sandbox of a running job. Binary messages \
     are the terminal's bytes, both ways; text messages are JSON: `{\"resize\": {\"cols\": 80, \
     \"rows\": 24}}` from the client, `{\"ended\": …}` or `{\"closed\": \"why\"}` from the \
-    server, as its last. A client that cannot set a header offers `bearer.TOKEN` as a second \
-    subprotocol.";
+    server, as its last.\n\n\
+    `GET /api/v1/jobs/{id}/desktop/screen` with the subprotocol `cofferdam.screen.v1` shows the \
+    desktop of a running job. Binary messages are RFB 3.8 (VNC), both ways; text messages are \
+    JSON: `{\"take_over\": {}}` and `{\"give_back\": {}}` from the client, `{\"hands\": \
+    \"yours\"}` (or `job`, `other`), `{\"told\": \"why not\"}` and, as its last, `{\"closed\": \
+    \"why\"}` from the server. Whoever has not taken over can only watch. Viewers that offer \
+    `binary` get no text messages.";
 
 /// The OpenAPI 3.1 document of the API.
 #[must_use]
@@ -117,7 +123,8 @@ pub(crate) fn json<T: ToSchema + PartialSchema>() -> Media {
 
 /// Text, in words.
 pub(crate) fn text(name: &'static str, what: &str) -> Media {
-    let object = if name == "application/json" { ObjectBuilder::new() } else { string() };
+    let is_json = name.ends_with("/json") || name.ends_with("+json");
+    let object = if is_json { ObjectBuilder::new() } else { string() };
     plain(name, object.description(Some(what)).build())
 }
 
@@ -205,6 +212,15 @@ impl Endpoint {
                 required: true,
                 about: "Which one.".to_owned(),
                 schema: uuid().build(),
+            });
+        }
+        if path.contains("{port}") {
+            endpoint.parameters.push(Parameter {
+                name: "port".to_owned(),
+                place: ParameterIn::Path,
+                required: true,
+                about: "A TCP port inside the sandbox.".to_owned(),
+                schema: integer(1, i64::from(u16::MAX)).build(),
             });
         }
         endpoint

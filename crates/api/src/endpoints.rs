@@ -2,9 +2,10 @@
 
 use crate::document::{Access, Endpoint, binary, html, json, text};
 use crate::{
-    ArtifactList, AuditTrail, CreateJob, CreateToken, CreateUser, EventPage, Exec, ExecResult,
-    FileDeleted, FileList, FileWritten, Health, Job, JobPage, Me, Message, ModelList, MoveFile,
-    NewToken, Ready, Resume, Scheduled, StatusReport, TokenList, Upload, User, UserList, Version,
+    ArtifactList, AuditTrail, CreateJob, CreateToken, CreateUser, DesktopState, EventPage, Exec,
+    ExecResult, FileDeleted, FileList, FileWritten, Health, Job, JobPage, Me, Message, ModelList,
+    MoveFile, NewToken, PortList, PreviewLink, Ready, Recording, Resume, Scheduled, StatusReport,
+    TokenList, Upload, User, UserList, Version,
 };
 
 const KEY: &str = "Makes a repeated submission the same one, for a day: at most 255 visible ASCII \
@@ -17,12 +18,17 @@ const KEYS: &str = r#"^([!#-~]{1,255}|"[!#-~]{1,255}")$"#;
 const STATUSES: &str = "^(pending|running|complete|error|cancelled)\
                         (,(pending|running|complete|error|cancelled))*$";
 
+/// What a notebook can be called.
+const NOTEBOOKS: &str = "^[A-Za-z0-9_-]{1,64}$";
+
 /// Every endpoint.
 pub(crate) fn all() -> Vec<Endpoint> {
     let mut all = simple();
     all.extend(jobs());
     all.extend(orders());
     all.extend(files());
+    all.extend(desktop());
+    all.extend(previews());
     all.extend(outputs());
     all.extend(users());
     all.extend(server());
@@ -157,6 +163,73 @@ fn files() -> Vec<Endpoint> {
     ]
 }
 
+fn desktop() -> Vec<Endpoint> {
+    let there = |endpoint: Endpoint| {
+        endpoint
+            .answer(200, "The desktop.", json::<DesktopState>())
+            .refused(404, "There is no such job.")
+            .refused(409, "The job has no sandbox now, or what a desktop needs is missing in it.")
+    };
+    let recording = |endpoint: Endpoint| {
+        endpoint
+            .refused(404, "There is no such job, or no recording.")
+            .refused(409, "The job has no sandbox now, no desktop runs, or ffmpeg is missing.")
+    };
+    let (path, film) = ("/api/v1/jobs/{id}/desktop", "/api/v1/jobs/{id}/desktop/recording");
+    vec![
+        there(Endpoint::get(path, "getDesktop", "desktop", "Say whether a job's desktop runs")),
+        there(Endpoint::post(path, "startDesktop", "desktop", "Start a job's desktop").about(
+            "One that runs stays as it is. It ends by itself when nobody uses it or looks at it.",
+        )),
+        recording(Endpoint::post(film, "startRecording", "desktop", "Record a job's desktop"))
+            .about("For an hour and 128 MB at most. It needs ffmpeg where the job works.")
+            .answer(200, "It is recorded.", json::<Recording>()),
+        recording(Endpoint::delete(film, "stopRecording", "desktop", "End the recording")).answer(
+            200,
+            "It has ended.",
+            json::<Recording>(),
+        ),
+        recording(Endpoint::get(film, "readRecording", "desktop", "Download the last recording"))
+            .about("While the job runs. Its chapters say what the job did.")
+            .answer(200, "The film.", binary("video/webm")),
+    ]
+}
+
+fn previews() -> Vec<Endpoint> {
+    let there = |endpoint: Endpoint| {
+        endpoint.refused(404, "There is no such job.").refused(409, "The job has no sandbox now.")
+    };
+    vec![
+        there(
+            Endpoint::get("/api/v1/jobs/{id}/ports", "listPorts", "previews", "List ports")
+                .about("What listens in the job's sandbox, Jupyter's kernels left out.")
+                .answer(200, "The ports.", json::<PortList>()),
+        ),
+        there(
+            Endpoint::post(
+                "/api/v1/jobs/{id}/ports/{port}/view",
+                "viewPort",
+                "previews",
+                "Get an address for a browser",
+            )
+            .about(
+                "The page of the web server on this port, on an origin of its own. Programs ask \
+                 for `/jobs/{id}/ports/{port}/…` with their token instead: any method and path, \
+                 WebSockets too.",
+            )
+            .answer(200, "The address.", json::<PreviewLink>())
+            .refused(422, "This is no port, or there is no domain for previews."),
+        ),
+        there(
+            Endpoint::post("/api/v1/jobs/{id}/lab", "openLab", "previews", "Open JupyterLab")
+                .about("It is started in the job's sandbox where it does not run.")
+                .answer(200, "The address for a browser.", json::<PreviewLink>())
+                .refused(422, "There is no JupyterLab, or no domain for previews.")
+                .refused(503, "It did not start."),
+        ),
+    ]
+}
+
 fn outputs() -> Vec<Endpoint> {
     let output = |name: &str, id, title, media| {
         Endpoint::get(&format!("/api/v1/jobs/{{id}}/{name}"), id, "output", title)
@@ -168,6 +241,25 @@ fn outputs() -> Vec<Endpoint> {
         output("output.zip", "outputZip", "Download the project as a ZIP", "application/zip"),
         output("output.tar.zst", "outputTar", "Download it as a tar", "application/zstd"),
         output("output.patch", "outputPatch", "Download it as a git patch", "text/x-diff"),
+        Endpoint::get(
+            "/api/v1/jobs/{id}/notebook.ipynb",
+            "notebook",
+            "output",
+            "Download the code cells as a Jupyter notebook",
+        )
+        .about(
+            "Made of the job's events as they are now: its cells in their order, with what came \
+             of them and what was said between. Each kernel has a notebook of its own.",
+        )
+        .matching(
+            "kernel",
+            "Which, where the job used several: `python`, `typescript`, or `python-NAME` for a \
+             kernel with a name.",
+            NOTEBOOKS,
+        )
+        .answer(200, "The notebook.", text("application/x-ipynb+json", "nbformat 4.5."))
+        .refused(404, "There is no such job, it has run no cells, or it has no such kernel.")
+        .refused(409, "It has several, and `kernel` does not say which."),
         Endpoint::get("/api/v1/jobs/{id}/artifacts", "listArtifacts", "output", "List artifacts")
             .answer(200, "The files that the job has made.", json::<ArtifactList>())
             .refused(404, "There is no such job."),

@@ -14,7 +14,9 @@ mod exec;
 mod file;
 mod job;
 mod order;
+mod preview;
 mod problem;
+mod screen;
 mod server;
 mod simple;
 mod terminal;
@@ -28,7 +30,12 @@ pub use exec::{Exec, ExecResult};
 pub use file::{FileDeleted, FileEntry, FileKind, FileList, FileWritten, MoveFile, Unreadable};
 pub use job::{CreateJob, Ending, Job, JobLinks, JobPage, JobStatus};
 pub use order::{Message, Resume};
+pub use preview::{PortList, PreviewLink, SandboxPort};
 pub use problem::{PROBLEM_JSON, Problem};
+pub use screen::{
+    DesktopState, Hands, PLAIN_SCREEN_PROTOCOL, Recording, SCREEN_PROTOCOL, ScreenControl,
+    ScreenReport,
+};
 pub use server::{Health, ModelList, Ready, Version};
 pub use simple::{Scheduled, StatusReport};
 pub use terminal::{

@@ -218,6 +218,21 @@ impl Client {
         self.reply(&ask, Again::Unsure).await.map(Download::new)
     }
 
+    /// Downloads a job's code cells as a notebook: those of this kernel, or of the only one.
+    ///
+    /// # Errors
+    /// When there is no such notebook, or the server cannot be reached.
+    pub async fn notebook(
+        &self,
+        job: JobId,
+        kernel: Option<&str>,
+    ) -> Result<Download, ClientError> {
+        let path = PathQuery::new(format!("{PREFIX}/jobs/{job}/notebook.ipynb"));
+        let mut ask = Ask::get(path.with("kernel", kernel).done());
+        ask.accept = "*/*";
+        self.reply(&ask, Again::Unsure).await.map(Download::new)
+    }
+
     /// Sends an archive for a job to begin with.
     ///
     /// # Errors

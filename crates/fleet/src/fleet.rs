@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cofferdam_runtime::Aide;
 use cofferdam_store::{Blobs, NodeId, Order, Ordered, Store, StoreError};
 use cofferdam_types::{JobId, SandboxId};
 use tokio::sync::RwLock;
@@ -131,6 +132,12 @@ impl Fleet {
     #[must_use]
     pub fn outfit(&self) -> &Arc<dyn Outfit> {
         &self.outfit
+    }
+
+    /// What works inside the sandboxes of its jobs, if anything does.
+    #[must_use]
+    pub fn aide(&self) -> Option<Aide> {
+        self.outfit.aide()
     }
 
     /// How much it takes on.

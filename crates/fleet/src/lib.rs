@@ -26,6 +26,7 @@ mod submit;
 mod visit;
 
 pub use bounds::Bounds;
+pub use cofferdam_runtime::{Aide, Desktop, Hands, Held, find_desktop, open_desktop, screenshot};
 pub use data::Data;
 pub use fleet::{Fleet, FleetError, Load, Setup};
 pub use follow::Follower;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cofferdam_runtime::{Embed, Indexes, Models};
+use cofferdam_runtime::{Aide, Embed, Indexes, Models};
 use cofferdam_sandbox::Backend;
 use cofferdam_store::UploadId;
 use cofferdam_types::{JobId, JobSpec, Network, Usd};
@@ -89,6 +89,9 @@ pub trait Outfit: Send + Sync {
 
     /// Who says what texts mean, if anybody does, for what jobs look up.
     fn embedder(&self) -> Option<Arc<dyn Embed>>;
+
+    /// What runs code cells in sandboxes, if anything does.
+    fn aide(&self) -> Option<Aide>;
 
     /// The back end of this name.
     ///

@@ -2,7 +2,9 @@
 //! workspace after that.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
+use cofferdam_runtime::Hands;
 use cofferdam_sandbox::{Audit, Sandbox, Spec, Workspace};
 use cofferdam_store::JobRow;
 use cofferdam_types::error_chain;
@@ -20,6 +22,12 @@ impl Visit {
     /// Waits until the sandbox is wanted back.
     pub async fn over(&self) {
         self.inner.over().await;
+    }
+
+    /// Whose hands are on the desktop there.
+    #[must_use]
+    pub fn hands(&self) -> Arc<Hands> {
+        self.inner.hands()
     }
 }
 

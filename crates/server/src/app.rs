@@ -11,9 +11,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::hosts::Hosts;
 use crate::meters::Meters;
+use crate::preview::Previews;
 use crate::problem::Refusal;
 use crate::sessions::Sessions;
-use crate::setup::Limits;
+use crate::setup::{Limits, Viewer};
 
 /// What every request has at hand.
 pub(crate) struct App {
@@ -23,13 +24,17 @@ pub(crate) struct App {
     /// Whether connections are encrypted here.
     pub(crate) tls: bool,
     pub(crate) public_metrics: bool,
+    /// Where the viewer for desktops is looked for.
+    pub(crate) viewer: Option<Viewer>,
     /// Where archives are while they come in.
     pub(crate) spool: PathBuf,
     pub(crate) sessions: Sessions,
+    pub(crate) previews: Previews,
     pub(crate) meters: Meters,
     /// Streams end when the server does.
     pub(crate) stopping: CancellationToken,
-    /// What goes on after its answer has begun: terminals, sandboxes to close.
+    /// What goes on after its answer has begun: terminals, screens,
+    /// sandboxes to close.
     pub(crate) tasks: TaskTracker,
     pub(crate) room: Room,
 }
@@ -39,7 +44,9 @@ pub(crate) struct Room {
     pub(crate) commands: Arc<Semaphore>,
     pub(crate) looks: Arc<Semaphore>,
     pub(crate) terminals: Arc<Semaphore>,
+    pub(crate) screens: Arc<Semaphore>,
     pub(crate) uploads: Arc<Semaphore>,
+    pub(crate) notebooks: Arc<Semaphore>,
 }
 
 impl Room {
@@ -50,7 +57,9 @@ impl Room {
             // Each is a sandbox of its own.
             looks: of(at_once / 8),
             terminals: of(at_once),
+            screens: of(at_once),
             uploads: of(at_once / 4),
+            notebooks: of(at_once / 32),
         }
     }
 }

@@ -2,14 +2,15 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use cofferdam_api::{BEARER_PROTOCOL, TERMINAL_PROTOCOL};
+use cofferdam_api::{BEARER_PROTOCOL, PLAIN_SCREEN_PROTOCOL, SCREEN_PROTOCOL, TERMINAL_PROTOCOL};
 use cofferdam_store::TokenHash;
 use cofferdam_types::Redacted;
 use http::header::{AUTHORIZATION, HeaderName, SEC_WEBSOCKET_PROTOCOL};
 use http::{HeaderMap, HeaderValue};
 use sha2::{Digest, Sha256};
 
-const PREFIX: &str = "cof_";
+/// What every token begins with.
+pub(crate) const PREFIX: &str = "cof_";
 const BYTES: usize = 32;
 const ENCODED: usize = 43;
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -25,14 +26,19 @@ pub(crate) enum Shown {
     Token(TokenHash),
 }
 
-/// A new token: 256 random bits.
+/// A new token.
 pub(crate) fn generate() -> Result<Redacted<String>, rustix::io::Errno> {
+    Ok(Redacted::new(format!("{PREFIX}{}", random()?)))
+}
+
+/// 256 random bits, in letters that pass everywhere.
+pub(crate) fn random() -> Result<String, rustix::io::Errno> {
     let mut bytes = [0; BYTES];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         filled += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
     }
-    Ok(Redacted::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
 /// What is kept of a token.
@@ -58,13 +64,13 @@ pub(crate) fn shown(headers: &HeaderMap) -> Shown {
 }
 
 /// What a handshake shows in its subprotocols, for browsers, which can set no
-/// header: only beside the one subprotocol that will be answered, so that the
-/// token never is.
+/// header: only beside a subprotocol that will be answered, so that the token never
+/// is.
 pub(crate) fn shown_in_handshake(headers: &HeaderMap) -> Shown {
-    let mut terminal = false;
+    let mut ours = false;
     let mut shown = Shown::Nothing;
     for protocol in protocols(headers) {
-        terminal |= protocol == TERMINAL_PROTOCOL;
+        ours |= [TERMINAL_PROTOCOL, SCREEN_PROTOCOL, PLAIN_SCREEN_PROTOCOL].contains(&protocol);
         if let Some(token) = protocol.strip_prefix(BEARER_PROTOCOL) {
             match shown {
                 Shown::Nothing => shown = token_of(token),
@@ -72,7 +78,7 @@ pub(crate) fn shown_in_handshake(headers: &HeaderMap) -> Shown {
             }
         }
     }
-    if terminal || shown == Shown::Nothing { shown } else { Shown::Garbage }
+    if ours || shown == Shown::Nothing { shown } else { Shown::Garbage }
 }
 
 /// The subprotocols that a client offers.
@@ -152,9 +158,11 @@ mod tests {
 
     #[test]
     fn a_handshake_shows_its_token_beside_the_protocol() {
-        let offered = format!("cofferdam.terminal.v1, bearer.{TOKEN}");
-        let map = headers(&[("sec-websocket-protocol", &offered)]);
-        assert_eq!(shown_in_handshake(&map), Shown::Token(hash(TOKEN)));
+        for protocol in ["cofferdam.terminal.v1", "cofferdam.screen.v1", "binary"] {
+            let offered = format!("{protocol}, bearer.{TOKEN}");
+            let map = headers(&[("sec-websocket-protocol", &offered)]);
+            assert_eq!(shown_in_handshake(&map), Shown::Token(hash(TOKEN)));
+        }
 
         let alone = format!("bearer.{TOKEN}");
         let map = headers(&[("sec-websocket-protocol", &alone)]);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
+use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http::header::{CONNECTION, CONTENT_ENCODING, HOST as HOST_HEADER, UPGRADE};
@@ -21,9 +22,10 @@ use crate::app::App;
 use crate::credentials::{Shown, shown, shown_in_handshake};
 use crate::headers;
 use crate::origin::is_foreign;
+use crate::preview::{self, Spot};
 use crate::problem::{FOREIGN, HOST, LONG_URI, MALFORMED, MEDIA, Refusal, SLOW};
 use crate::request::Caller;
-use crate::routes::{Access, Patience, Policy, Table};
+use crate::routes::{Access, PREVIEW, Patience, Policy, Table};
 
 /// Bytes of a request's target: a path in a workspace, each byte of it encoded, has
 /// room in it.
@@ -45,7 +47,12 @@ impl Gate {
     ) -> Result<Response, Infallible> {
         let begun = Instant::now();
         let method = request.method().clone();
-        let policy = self.table.policy(request.uri().path());
+        let host = host(request.headers(), request.uri());
+        let spot = host.ok().and_then(|host| self.app.previews.domain.spot(host));
+        let policy = match spot {
+            Some(_) => PREVIEW,
+            None => self.table.policy(request.uri().path()),
+        };
         let span = tracing::info_span!(
             "request",
             method = %method,
@@ -53,14 +60,22 @@ impl Gate {
             status = Empty,
             user = Empty
         );
-        let answer = self.pass(request, peer, policy);
+        let answer = async {
+            match spot {
+                Some(spot) => self.preview(request, spot).await,
+                None => self.pass(request, peer, policy).await,
+            }
+        };
         let answer = AssertUnwindSafe(answer).catch_unwind().instrument(span.clone()).await;
         let mut response = match answer {
             Ok(Ok(response)) => response,
             Ok(Err(refusal)) => refusal.into_response(),
             Err(_) => Refusal::internal(&"a handler panicked").into_response(),
         };
-        headers::add(response.headers_mut(), self.app.tls);
+        // The page of a sandbox has an origin, and so headers, of its own.
+        if spot.is_none() {
+            headers::add(response.headers_mut(), self.app.tls);
+        }
         let status = response.status();
         span.record("status", status.as_u16());
         if closes(status.as_u16()) {
@@ -69,6 +84,18 @@ impl Gate {
         }
         self.app.meters.answered(policy.route, &method, status.as_u16(), begun.elapsed());
         Ok(response)
+    }
+
+    /// Answers a request for a name of previews: nothing else is ever to be had there.
+    async fn preview(&self, request: Request<Incoming>, spot: Spot) -> Result<Response, Refusal> {
+        let (parts, body) = request.into_parts();
+        check_target(&parts.uri)?;
+        let host = host(&parts.headers, &parts.uri)?.to_owned();
+        let answer = preview::answer(&self.app, spot, &host, parts, Body::new(body));
+        match tokio::time::timeout(self.app.limits.long_answer_time, answer).await {
+            Ok(response) => Ok(response),
+            Err(_) => Ok(Refusal::new(SLOW, "the answer took too long", "try again").plain()),
+        }
     }
 
     async fn pass(
@@ -109,7 +136,7 @@ impl Gate {
             parts.extensions.insert(Caller(principal, token));
         }
         let encoded = parts.headers.get(CONTENT_ENCODING);
-        if encoded.is_some_and(|encoding| encoding != "identity") {
+        if !policy.relayed && encoded.is_some_and(|encoding| encoding != "identity") {
             let remedy = "send the body as it is, without Content-Encoding";
             return Err(Refusal::new(MEDIA, "compressed bodies are not taken", remedy));
         }

@@ -21,6 +21,7 @@ use crate::connection::{Census, Impatient};
 use crate::gate::Gate;
 use crate::hosts::Hosts;
 use crate::meters::Meters;
+use crate::preview::{Domain, Previews};
 use crate::routes;
 use crate::sessions::Sessions;
 use crate::setup::{Limits, ServeError, ServerSetup};
@@ -62,14 +63,17 @@ pub async fn bind(setup: ServerSetup, fleet: Arc<Fleet>) -> Result<Server, Serve
         listener.local_addr().map_err(|source| ServeError::Listen { address: *listen, source })?;
     let hosts =
         Hosts::new(address, tls.is_some(), &setup.allowed_hosts).map_err(ServeError::Host)?;
+    let domain = Domain::new(setup.preview_domain.as_deref()).map_err(ServeError::Host)?;
     let app = Arc::new(App {
         fleet,
         limits: *limits,
         hosts,
         tls: tls.is_some(),
         public_metrics: setup.public_metrics,
+        viewer: setup.viewer.clone(),
         spool,
         sessions: Sessions::default(),
+        previews: Previews::new(domain),
         meters: Meters::default(),
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),

@@ -50,6 +50,8 @@ pub(crate) struct Meters {
     pub(crate) readers: Gauge,
     /// Terminals that are open.
     pub(crate) terminals: Gauge,
+    /// Screens that are watched.
+    pub(crate) screens: Gauge,
     memory: Gauge,
     files: Gauge,
 }
@@ -72,6 +74,7 @@ impl Default for Meters {
             events: Counter::default(),
             readers: Gauge::default(),
             terminals: Gauge::default(),
+            screens: Gauge::default(),
             memory: Gauge::default(),
             files: Gauge::default(),
         };
@@ -94,6 +97,7 @@ impl Default for Meters {
         registry.register("events_sent", "Events sent on streams", meters.events.clone());
         registry.register("event_readers", "Open streams of events", meters.readers.clone());
         registry.register("terminals", "Open terminals", meters.terminals.clone());
+        registry.register("screens", "Screens that are watched", meters.screens.clone());
         registry.register("process_resident_bytes", "Memory in use", meters.memory.clone());
         registry.register("process_open_files", "Open files", meters.files.clone());
         meters

@@ -19,6 +19,8 @@ const SCRIPT: &str = concat!(
     include_str!("page/wire.js"),
     include_str!("page/words.js"),
     include_str!("page/list.js"),
+    include_str!("page/desk.js"),
+    include_str!("page/ports.js"),
     include_str!("page/job.js"),
     include_str!("page/app.js"),
 );

@@ -57,6 +57,12 @@ pub(crate) const UPGRADE: Kind =
     kind("API-018", StatusCode::UPGRADE_REQUIRED, "this is for WebSockets");
 pub(crate) const LONG_URI: Kind =
     kind("API-019", StatusCode::URI_TOO_LONG, "the address is too long");
+pub(crate) const NO_NOTEBOOK: Kind =
+    kind("API-020", StatusCode::NOT_FOUND, "there is no such notebook");
+pub(crate) const BROKEN: Kind =
+    kind("API-021", StatusCode::BAD_GATEWAY, "nothing in the sandbox answers this");
+pub(crate) const SILENT: Kind =
+    kind("API-022", StatusCode::GATEWAY_TIMEOUT, "the sandbox does not answer");
 
 /// Characters of a cause: what is echoed of a request is short.
 const LONGEST: usize = 400;
@@ -109,6 +115,18 @@ impl Refusal {
         tracing::error!(error = %cause, "a request failed");
         let remedy = "try again; if it happens again, look into the server's log";
         Self::new(INTERNAL, "an error that was not foreseen; the log has it", remedy)
+    }
+
+    /// The same as a page, for people who came here by a link.
+    pub(crate) fn plain(self) -> Response {
+        let Problem { title, detail, remedy, code, .. } = self.told();
+        let text = format!("{title}\n\n{detail}\n\nWhat to do: {remedy}\n\n({code})\n");
+        let mut response = self.into_response();
+        *response.body_mut() = Body::from(text);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        crate::headers::add(headers, false);
+        response
     }
 
     #[cfg(test)]
@@ -414,6 +432,6 @@ mod tests {
         }
         pages.sort();
         assert_eq!(used, pages);
-        assert_eq!(used.len(), 19);
+        assert_eq!(used.len(), 22);
     }
 }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, any, delete, get, post};
 
 use crate::app::App;
 use crate::problem::{METHOD, MISSING, Refusal};
 use crate::{
-    about, events, exec, files, jobs, orders, outputs, page, simple, terminal, uploads, users,
+    about, desktop, events, exec, files, jobs, notebooks, orders, outputs, page, preview,
+    recording, screen, simple, terminal, uploads, users, viewer,
 };
 
 /// Who may use a route.
@@ -39,10 +40,17 @@ pub(crate) struct Policy {
     pub(crate) route: &'static str,
     pub(crate) access: Access,
     pub(crate) patience: Patience,
+    /// Whether the body is for somebody else, who may take what we do not.
+    pub(crate) relayed: bool,
 }
 
 /// What holds where there is nothing.
-const NOWHERE: Policy = Policy { route: "none", access: Access::Token, patience: Patience::Short };
+const NOWHERE: Policy =
+    Policy { route: "none", access: Access::Token, patience: Patience::Short, relayed: false };
+
+/// What holds for the names of previews, where other rules say who may.
+pub(crate) const PREVIEW: Policy =
+    Policy { route: "preview", access: Access::Token, patience: Patience::Long, relayed: true };
 
 /// What holds for which path.
 pub(crate) struct Table {
@@ -62,13 +70,19 @@ struct Row {
 }
 
 fn row(route: &'static str, handler: MethodRouter<Arc<App>>) -> Row {
-    Row { policy: Policy { route, access: Access::Token, patience: Patience::Short }, handler }
+    let (access, patience) = (Access::Token, Patience::Short);
+    Row { policy: Policy { route, access, patience, relayed: false }, handler }
 }
 
 impl Row {
     fn access(mut self, access: Access) -> Self {
         self.policy.access = access;
         self
+    }
+
+    fn relayed(mut self) -> Self {
+        self.policy.relayed = true;
+        self.long()
     }
 
     fn long(mut self) -> Self {
@@ -83,12 +97,16 @@ fn rows() -> Vec<Row> {
         public("/", get(page::index)),
         public("/assets/app.js", get(page::script)),
         public("/assets/style.css", get(page::style)),
+        public("/assets/novnc/{*path}", get(viewer::module)),
         public("/health", get(about::health)),
         public("/ready", get(about::ready)),
         row("/schedule", post(simple::schedule)),
         row("/submit", post(simple::schedule)),
         row("/status/{id}", get(simple::status)),
         row("/jobs/{id}/output.zip", get(outputs::zip)),
+        row("/jobs/{id}/ports/{port}", any(preview::by_path)).relayed(),
+        row("/jobs/{id}/ports/{port}/", any(preview::by_path)).relayed(),
+        row("/jobs/{id}/ports/{port}/{*path}", any(preview::by_path)).relayed(),
         row("/api/v1/jobs", get(jobs::list).post(jobs::create)),
         row("/api/v1/jobs/{id}", get(jobs::show).delete(jobs::forget)),
         row("/api/v1/jobs/{id}/events", get(events::read)),
@@ -105,11 +123,22 @@ fn rows() -> Vec<Row> {
         row("/api/v1/jobs/{id}/files/move", post(files::rename)),
         row("/api/v1/jobs/{id}/exec", post(exec::run)).long(),
         row("/api/v1/jobs/{id}/terminal", get(terminal::open)),
+        row("/api/v1/jobs/{id}/desktop", get(desktop::show).post(desktop::start)),
+        row("/api/v1/jobs/{id}/desktop/screen", get(screen::open)),
+        row(
+            "/api/v1/jobs/{id}/desktop/recording",
+            get(recording::read).post(recording::start).delete(recording::stop),
+        )
+        .long(),
+        row("/api/v1/jobs/{id}/ports", get(preview::list)),
+        row("/api/v1/jobs/{id}/ports/{port}/view", post(preview::view)),
+        row("/api/v1/jobs/{id}/lab", post(preview::open_lab)).long(),
         row("/api/v1/jobs/{id}/audit", get(outputs::audit)),
         row("/api/v1/jobs/{id}/artifacts", get(outputs::artifacts)),
         row("/api/v1/jobs/{id}/output.zip", get(outputs::zip)),
         row("/api/v1/jobs/{id}/output.tar.zst", get(outputs::tar)),
         row("/api/v1/jobs/{id}/output.patch", get(outputs::patch)),
+        row("/api/v1/jobs/{id}/notebook.ipynb", get(notebooks::notebook)).long(),
         row("/api/v1/uploads", post(uploads::take_in)).long(),
         row("/api/v1/models", get(about::models)),
         row("/api/v1/me", get(users::me)),
@@ -151,12 +180,17 @@ mod tests {
     use super::*;
 
     /// What people and machines open that is no part of the API.
-    const BESIDE: [&str; 5] = [
+    const BESIDE: [&str; 10] = [
         "/assets/app.js",
         "/assets/style.css",
+        "/assets/novnc/{*path}",
         "/ready",
+        "/jobs/{id}/ports/{port}",
+        "/jobs/{id}/ports/{port}/",
+        "/jobs/{id}/ports/{port}/{*path}",
         "/api/v1/health",
         "/api/v1/jobs/{id}/terminal",
+        "/api/v1/jobs/{id}/desktop/screen",
     ];
 
     #[test]
@@ -187,6 +221,7 @@ mod tests {
                 "/",
                 "/assets/app.js",
                 "/assets/style.css",
+                "/assets/novnc/{*path}",
                 "/health",
                 "/ready",
                 "/api/v1/health",

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use cofferdam_store::{Principal, Store, TokenHash};
+use cofferdam_store::{Principal, Store, StoreError, TokenHash};
 
 use crate::credentials::Shown;
 use crate::problem::{NO_TOKEN, Refusal, TOO_MANY};
@@ -76,22 +76,30 @@ impl Sessions {
         }
     }
 
+    /// Whose a token is that was right, if it still is.
+    pub(crate) async fn principal(
+        &self,
+        store: &dyn Store,
+        hash: TokenHash,
+    ) -> Result<Option<Arc<Principal>>, StoreError> {
+        let now = Instant::now();
+        if let Some((principal, true)) = self.remembered(&hash, now) {
+            return Ok(Some(principal));
+        }
+        match store.principal(hash).await? {
+            Some(principal) => Ok(Some(self.remember(hash, principal, now))),
+            None => {
+                self.forget(&hash);
+                Ok(None)
+            }
+        }
+    }
+
     /// Whether a token that was right still is. A store that cannot say ends
     /// nothing.
     pub(crate) async fn is_valid(&self, store: &dyn Store, hash: TokenHash) -> bool {
-        let now = Instant::now();
-        if let Some((_, true)) = self.remembered(&hash, now) {
-            return true;
-        }
-        match store.principal(hash).await {
-            Ok(Some(principal)) => {
-                self.remember(hash, principal, now);
-                true
-            }
-            Ok(None) => {
-                self.forget(&hash);
-                false
-            }
+        match self.principal(store, hash).await {
+            Ok(found) => found.is_some(),
             Err(error) => {
                 tracing::warn!(error = %error, "a token could not be checked again");
                 true

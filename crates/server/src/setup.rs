@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How a server is set up.
@@ -20,6 +20,12 @@ pub struct ServerSetup {
     pub insecure_public: bool,
     /// Whether measurements can be read without a token.
     pub public_metrics: bool,
+    /// The domain that previews are shown below, with a port or without; every name
+    /// below it leads to this server. `localhost`, for people on this machine, if
+    /// there is none.
+    pub preview_domain: Option<String>,
+    /// Where noVNC is looked for.
+    pub viewer: Option<Viewer>,
     /// Where this server keeps its files: archives that come in pass through it.
     pub data: PathBuf,
     /// How much it takes.
@@ -36,10 +42,21 @@ impl ServerSetup {
             tls: None,
             insecure_public: false,
             public_metrics: false,
+            preview_domain: None,
+            viewer: None,
             data,
             limits: Limits::default(),
         }
     }
+}
+
+/// Where noVNC, which shows desktops on the page, is looked for.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    /// The directory that things are installed into.
+    pub prefix: PathBuf,
+    /// Finds the directory of its modules, if they are installed there by now.
+    pub find: fn(&Path) -> Option<PathBuf>,
 }
 
 /// A certificate and its key, each a PEM file.
@@ -85,11 +102,14 @@ pub struct Limits {
     pub exec_time_default: Duration,
     /// Bytes kept of each output of a command.
     pub exec_output: u64,
-    /// Commands, and also looks at finished jobs, archives coming in, and
-    /// terminals, at once of each.
+    /// Commands, and also looks at finished jobs, archives coming in, terminals
+    /// and screens, at once of each.
     pub at_once: usize,
-    /// Time after which a terminal without any bytes is closed.
+    /// Time after which a terminal, or a screen, without any bytes is closed.
     pub terminal_idle: Duration,
+    /// Time after which a desktop is given back by whoever took it over and does
+    /// not act.
+    pub hands_idle: Duration,
     /// Between two signs of life on a stream.
     pub heartbeat: Duration,
     /// Time that connections have to end when the server does.
@@ -115,6 +135,7 @@ impl Default for Limits {
             exec_output: 1 << 20,
             at_once: 64,
             terminal_idle: Duration::from_secs(3600),
+            hands_idle: Duration::from_secs(600),
             heartbeat: Duration::from_secs(15),
             farewell: Duration::from_secs(10),
         }

@@ -4,7 +4,6 @@ use axum::body::Body;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use cofferdam_api::TERMINAL_PROTOCOL;
 use http::header::{
     CONNECTION, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
     SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -30,12 +29,17 @@ pub(crate) type Socket = WebSocketStream<TokioIo<Upgraded>>;
 /// A handshake that is one.
 pub(crate) struct Handshake {
     accept: HeaderValue,
-    protocol: Option<HeaderValue>,
+    protocol: Option<&'static str>,
 }
 
 impl Handshake {
-    /// Checks what the client sent.
-    pub(crate) fn check(version: Version, headers: &HeaderMap) -> Result<Self, Refusal> {
+    /// Checks what the client sent. One of these subprotocols is answered: the first of them
+    /// that is offered.
+    pub(crate) fn check(
+        version: Version,
+        headers: &HeaderMap,
+        known: &[&'static str],
+    ) -> Result<Self, Refusal> {
         let named = |name: HeaderName, token: &str| {
             let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
             let mut tokens = values.flat_map(|value| value.split(','));
@@ -54,19 +58,19 @@ impl Handshake {
         if STANDARD.decode(key).is_ok_and(|key| key.len() != 16) || key.len() != 24 {
             return Err(Refusal::malformed("Sec-WebSocket-Key is none"));
         }
-        let mut offered = protocols(headers).peekable();
-        let protocol = match (offered.peek().is_some(), offered.any(|one| one == TERMINAL_PROTOCOL))
-        {
-            (false, _) => None,
-            (true, true) => Some(HeaderValue::from_static(TERMINAL_PROTOCOL)),
-            (true, false) => {
-                let detail = format!("the only subprotocol here is {TERMINAL_PROTOCOL}");
-                return Err(Refusal::malformed(detail));
-            }
-        };
+        let common = known.iter().find(|known| protocols(headers).any(|one| one == **known));
+        if common.is_none() && protocols(headers).next().is_some() {
+            let detail = format!("the subprotocols here are: {}", known.join(", "));
+            return Err(Refusal::malformed(detail));
+        }
         let accept = HeaderValue::try_from(accept(key));
         let accept = accept.map_err(|error| Refusal::internal(&error))?;
-        Ok(Self { accept, protocol })
+        Ok(Self { accept, protocol: common.copied() })
+    }
+
+    /// The subprotocol that will be spoken.
+    pub(crate) fn protocol(&self) -> Option<&'static str> {
+        self.protocol
     }
 
     /// The answer after which the connection is a WebSocket.
@@ -78,7 +82,7 @@ impl Handshake {
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(SEC_WEBSOCKET_ACCEPT, self.accept);
         if let Some(protocol) = self.protocol {
-            headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
         }
         response
     }
@@ -119,7 +123,8 @@ mod tests {
                 None => drop(headers.remove(*name)),
             }
         }
-        let checked = Handshake::check(Version::HTTP_11, &headers);
+        let checked =
+            Handshake::check(Version::HTTP_11, &headers, &["cofferdam.terminal.v1", "binary"]);
         checked.map(Handshake::answer).map_err(|refusal| refusal.status().as_u16())
     }
 
@@ -136,6 +141,8 @@ mod tests {
         let offered = "cofferdam.terminal.v1, bearer.cof_secret";
         let answer = checked(&[("sec-websocket-protocol", Some(offered))]).unwrap();
         assert_eq!(answer.headers()["sec-websocket-protocol"], "cofferdam.terminal.v1");
+        let both = checked(&[("sec-websocket-protocol", Some("binary, cofferdam.terminal.v1"))]);
+        assert_eq!(both.unwrap().headers()["sec-websocket-protocol"], "cofferdam.terminal.v1");
         let other = checked(&[("sec-websocket-protocol", Some("chat"))]);
         assert_eq!(other.err(), Some(400));
     }

@@ -47,11 +47,15 @@ class JobView {
   #unknown = false;
   #changed;
   #refused;
+  #desk;
+  #ports;
 
   /// `changed` hears of the job whenever it is asked for; `refused` of answers 401.
   constructor({ changed, refused }) {
     this.#changed = changed;
     this.#refused = refused;
+    this.#desk = new DeskView({ refused });
+    this.#ports = new PortsView({ refused });
   }
 
   get id() {
@@ -67,6 +71,8 @@ class JobView {
     document.body.classList.add("has-job");
     find("job").hidden = false;
     find("job-none").hidden = true;
+    this.#desk.open(id);
+    this.#ports.open(id);
     await this.refresh();
     if (this.#id === id && this.#job) {
       this.#follow();
@@ -77,6 +83,8 @@ class JobView {
   close() {
     this.#stream?.stop();
     this.#stream = undefined;
+    this.#desk.close();
+    this.#ports.open();
     this.#id = undefined;
     this.#job = undefined;
     this.#story = undefined;
@@ -179,6 +187,8 @@ class JobView {
     setText(find("job-task-text"), folded(job.task || ""));
     find("job-task").hidden = !job.task || job.task.trim() === job.title;
     const over = isOver(job);
+    this.#ports.end(over);
+    this.#desk.take(job);
     find("cancel").hidden = over;
     find("pause").hidden = over || job.paused;
     find("resume").hidden = !over && !job.paused;
@@ -237,6 +247,7 @@ class JobView {
 
   #hear(records) {
     this.#last = records.at(-1).seq;
+    this.#ports.hear(records);
     const lines = records.flatMap((record) => this.#story.hear(record));
     this.#lines += lines.length;
     this.#waiting = this.#waiting.concat(lines).slice(-MOST_LINES);

@@ -1,5 +1,5 @@
 // What is sent to the server and what comes back. page.rs joins wire.js, words.js,
-// list.js, job.js and app.js, in this order, into one module.
+// list.js, desk.js, ports.js, job.js and app.js, in this order, into one module.
 
 const API = "/api/v1";
 const TOKEN = "cofferdam.token";

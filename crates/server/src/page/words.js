@@ -234,6 +234,10 @@ class Story {
         this.#goOn();
         return record.text ? [line("faint", "·",
           `${counted(record.text.length, "character")} that were let go may be needed: shown to the model again`)] : [];
+      case "listening":
+        return [line("faint", "·", record.ports.length
+          ? `something listens in the sandbox on ${record.ports.length > 1 ? "ports" : "port"} ${record.ports.join(", ")}`
+          : "nothing listens in the sandbox any more")];
       case "noted": return [line("warning", "!", record.text)];
       case "paused":
         this.#resting = true;
