@@ -10,6 +10,7 @@ use cofferdam_types::{Limits, SandboxId, Usd, UsdError, parse_duration};
 use crate::remote::RemoteVerb;
 use crate::sandbox_options::SandboxOptions;
 use crate::serve::ServeArguments;
+use crate::setup::SetupArguments;
 
 /// A coding agent that builds in the dry.
 #[derive(Debug, Parser)]
@@ -45,6 +46,14 @@ pub(crate) enum Verb {
     Serve(Box<ServeArguments>),
     #[command(flatten)]
     Remote(RemoteVerb),
+    /// Install what code cells and notebooks need
+    ///
+    /// Python with JupyterLab and Deno go into a directory of the product's own, which
+    /// every sandbox sees read-only. Packages come from where pip and npm of this machine
+    /// get theirs; their versions are fixed. What is there already stays. Exit codes: 0
+    /// it is all there, 1 something failed or is missing, 2 wrong usage, 130 interrupted,
+    /// 143 terminated.
+    Setup(SetupArguments),
     /// Try every back end for real, and say what this machine can do
     Doctor(DoctorArguments),
 }

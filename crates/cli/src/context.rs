@@ -13,9 +13,10 @@ use cofferdam_runtime::JournalPast;
 use cofferdam_types::{JobId, Record};
 
 use crate::problem::Problem;
-use crate::remote::{Failed, Place, ServerOptions, failed, find, print, print_json};
-use crate::run::{History, NotFound, engine};
+use crate::remote::{Failed, ServerOptions, failed, find, print, print_json};
+use crate::run::engine;
 use crate::streams::Writer;
+use crate::whose::{nowhere, transcript};
 use crate::{Product, exit};
 
 use look::Look;
@@ -76,19 +77,9 @@ async fn show(look: Look, settings: &Settings, arguments: &ContextArguments, out
 /// The job of a transcript; none if there is no such transcript here, or if a server was
 /// named.
 fn local(product: &Product, arguments: &ContextArguments) -> Result<Option<Look>, Failed> {
-    if arguments.server.place() == Place::Named {
-        return Ok(None);
-    }
     let usage = |problem: Problem| (problem, exit::USAGE);
-    let history = History::of(&product.home);
     let name = arguments.id.as_deref();
-    let found = name.map_or_else(|| history.last(), |name| history.find(name));
-    let path = match found {
-        Ok(path) => path,
-        // A server may know it.
-        Err(NotFound::None) if name.is_some() => return Ok(None),
-        Err(error) => return Err(usage(Problem::job(name.unwrap_or_default(), &error))),
-    };
+    let Some(path) = transcript(product, name, &arguments.server)? else { return Ok(None) };
     let (mut look, mut broken) = (None, None);
     let read = JournalPast::of(&path).each(|record| {
         if broken.is_none() {
@@ -111,17 +102,7 @@ async fn remote(product: &Product, arguments: &ContextArguments) -> Result<Look,
         let job = find(&client, name).await?;
         events(&client, job).await
     };
-    match read.await {
-        // Nobody has spoken of a server, and there is none.
-        Err((problem, _))
-            if arguments.server.place() == Place::Usual
-                && problem.code == crate::remote::NO_SERVER =>
-        {
-            let problem = Problem::job(name.unwrap_or_default(), &NotFound::None);
-            Err((problem, exit::USAGE))
-        }
-        read => read,
-    }
+    read.await.map_err(|failed| nowhere(failed, name, &arguments.server))
 }
 
 async fn events(client: &Client, job: JobId) -> Result<Look, Failed> {

@@ -7,11 +7,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use cofferdam_sandbox::{Backend, Fact, Isolation, Sandbox, Spec};
+use cofferdam_setup::{Host, found, prefix_in};
 use serde::Serialize;
 
 use crate::Product;
 use crate::arguments::DoctorArguments;
 use crate::problem::Problem;
+use crate::provisions;
 use crate::streams::Writer;
 
 /// The exit code when no sandbox can be made.
@@ -42,6 +44,8 @@ struct Findings {
     version: &'static str,
     backends: Vec<Examined>,
     chosen: Option<&'static str>,
+    /// What code cells and the desktop need.
+    provisions: Vec<Fact>,
 }
 
 /// Tries every back end and says what was found.
@@ -52,7 +56,9 @@ pub(crate) async fn run(product: &Product, arguments: &DoctorArguments) -> ExitC
     }
     let works = |examined: &&Examined| matches!(examined.trial, Trial::Works { .. });
     let chosen = backends.iter().find(works).map(|examined| examined.backend);
-    let findings = Findings { version: env!("CARGO_PKG_VERSION"), backends, chosen };
+    let provisions = provisions(product);
+    let version = env!("CARGO_PKG_VERSION");
+    let findings = Findings { version, backends, chosen, provisions };
     let text = if arguments.json {
         serde_json::to_string_pretty(&findings).unwrap_or_default() + "\n"
     } else {
@@ -62,6 +68,14 @@ pub(crate) async fn run(product: &Product, arguments: &DoctorArguments) -> ExitC
     stdout.write(Bytes::from(text)).await;
     stdout.finish().await;
     ExitCode::from(if chosen.is_some() { 0 } else { NO_SANDBOX })
+}
+
+/// What code cells and the desktop need, as it is here. Without it there is still a sandbox.
+fn provisions(product: &Product) -> Vec<Fact> {
+    let host = Host::here(std::env::var_os("PATH").as_ref());
+    let mut facts = provisions::parts(&found(&prefix_in(&product.home), &host));
+    facts.extend(provisions::desktop(&host));
+    facts
 }
 
 async fn examine(backend: &Arc<dyn Backend>) -> Examined {
@@ -108,6 +122,9 @@ fn render(findings: &Findings) -> String {
     for examined in &findings.backends {
         render_backend(&mut text, examined).ok(); // writing to a string does not fail
     }
+    text.push_str("code cells and desktop\n");
+    render_facts(&mut text, &findings.provisions).ok();
+    text.push('\n');
     let last = match findings.chosen {
         Some(name) => format!("Sandboxes will be made by: {name}\n"),
         None => {
@@ -186,6 +203,10 @@ mod tests {
                 },
             }],
             chosen: Some("native"),
+            provisions: vec![
+                fact("python", "/data/prefix/python-1/bin/python", None),
+                fact("typescript", "missing", Some("install it: cofferdam setup typescript")),
+            ],
         };
         insta::assert_snapshot!(render(&findings), @"
         native
@@ -195,6 +216,11 @@ mod tests {
             memory              a limit on each process
                                 ! run as root
             not found inside    node (install them system-wide, or show a directory with --read)
+
+        code cells and desktop
+            python              /data/prefix/python-1/bin/python
+            typescript          missing
+                                ! install it: cofferdam setup typescript
 
         Sandboxes will be made by: native
         ");

@@ -12,26 +12,29 @@ mod exec;
 mod exit;
 mod interruption;
 mod problem;
+mod provisions;
 mod remote;
 mod run;
 mod sandbox_options;
 mod serve;
+mod setup;
 mod show;
 mod streams;
 mod terminal;
 mod trail;
+mod whose;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use cofferdam_runtime::Indexes;
+use cofferdam_runtime::{Aide, Indexes};
 use cofferdam_sandbox::Backend;
 
 use crate::arguments::{Arguments, Verb};
 
-pub use run::{ModelMaker, UnusableFile, engine, make_models};
+pub use run::{ModelMaker, UnusableFile, engine, fit_aide, make_models};
 pub use serve::{Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
 
 /// What the command line works with; the binary fills it in.
@@ -44,6 +47,8 @@ pub struct Product {
     pub indexes: Arc<dyn Indexes>,
     /// What runs servers.
     pub server: Box<dyn Serve>,
+    /// Gets what runs code cells in sandboxes ready in a home, if it can.
+    pub aide: fn(&Path) -> Option<Aide>,
     /// Where the product keeps its files.
     pub home: PathBuf,
 }
@@ -99,6 +104,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
             Verb::Exec(arguments) => exec::run(&product, *arguments).await,
             Verb::Serve(arguments) => serve::run(&product, *arguments).await,
             Verb::Remote(verb) => remote::run(&product, verb).await,
+            Verb::Setup(arguments) => setup::run(&product, arguments).await,
             Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
         }
     });
@@ -112,6 +118,7 @@ fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
     match verb {
         Verb::Exec(arguments) if arguments.json => told_as_json(problem),
         Verb::Run(arguments) if arguments.json => told_as_json(problem),
+        Verb::Setup(arguments) if arguments.json => told_as_json(problem),
         Verb::Remote(verb) if verb.json() => told_as_json(problem),
         _ => streams::tell(&problem.to_string()),
     }

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use cofferdam_config::ConfigError;
+use cofferdam_notebook::NoNotebook;
 use cofferdam_runtime::{DriveError, JournalError};
 use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
+use cofferdam_setup::SetupError;
 use cofferdam_types::{JobId, ModelName, error_chain};
 use serde::Serialize;
 
@@ -168,6 +170,15 @@ impl Problem {
         Self::new("RUN-008", "the job stopped without an end", error_chain(error), remedy)
     }
 
+    /// A notebook that a job does not have.
+    pub(crate) fn notebook(error: &NoNotebook) -> Self {
+        let remedy = match error {
+            NoNotebook::NoCells => "ask again when it has",
+            NoNotebook::Unknown { .. } | NoNotebook::Several { .. } => "name one with --kernel",
+        };
+        Self::new("RUN-011", "there is no such notebook", error.to_string(), remedy)
+    }
+
     /// A server that cannot be.
     pub(crate) fn server(failure: &ServeFailure) -> Self {
         let (code, what) = match failure.what {
@@ -176,6 +187,38 @@ impl Problem {
             Unusable::Address => ("SRV-003", "the server cannot listen"),
         };
         Self::new(code, what, failure.cause.clone(), &failure.remedy)
+    }
+
+    /// A set-up that did not come to its end.
+    pub(crate) fn setup(error: &SetupError) -> Self {
+        let (code, what, usual) = match error {
+            SetupError::NoPython { .. }
+            | SetupError::OldPython { .. }
+            | SetupError::NoVenv { .. }
+            | SetupError::NoNpm { .. }
+            | SetupError::Processor { .. } => {
+                ("SET-001", "this machine lacks what it takes to install", "install it")
+            }
+            SetupError::Failed { .. } | SetupError::TimedOut { .. } => (
+                "SET-002",
+                "a part could not be installed",
+                "see what the program said; nothing of the part was left, so try again",
+            ),
+            SetupError::Busy { .. } => {
+                ("SET-003", "another set-up is under way", "wait for it, or end it")
+            }
+            SetupError::NotOurs { .. } | SetupError::System { .. } => (
+                "SET-004",
+                "the place for what is installed cannot be used",
+                "make room on the disk, or mend the permissions",
+            ),
+            SetupError::Stopped => (
+                "SET-005",
+                "the set-up was stopped",
+                "what was whole before stays; run it again for the rest",
+            ),
+        };
+        Self::new(code, what, error_chain(error), &error.help().unwrap_or(usual.to_owned()))
     }
 
     /// A back end that there is none of.
@@ -288,7 +331,7 @@ mod tests {
 
     #[test]
     fn every_code_has_a_page_and_every_page_a_code() {
-        const OURS: [&str; 5] = ["CLI", "REM", "RUN", "SBX", "SRV"];
+        const OURS: [&str; 6] = ["CLI", "REM", "RUN", "SBX", "SET", "SRV"];
         let source = concat!(include_str!("problem.rs"), include_str!("remote/problem.rs"));
         let words = source.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
         let is_code = |word: &&str| {

@@ -1,12 +1,13 @@
 //! The verbs that ask a server: `submit`, `list`, `status`, `logs`, `cancel`,
 //! `pause`, `resume`, `say`, `download`, `user` and `token`; and `context`, which does
-//! where the job is not here.
+//! where the job is not here, as `download --notebook` does.
 
 mod access;
 mod download;
 mod files;
 mod list;
 mod logs;
+mod notebook;
 mod orders;
 mod problem;
 mod status;
@@ -68,6 +69,10 @@ pub(crate) enum RemoteVerb {
     /// Say something to a job of a server
     Say(orders::SayArguments),
     /// Download what a job of a server has made, also while it is worked on
+    ///
+    /// With --notebook, its code cells as a Jupyter notebook; also of a job of
+    /// `cofferdam run` here, if there is one of that id here and no --server is given;
+    /// --last is then the one that was begun last here.
     Download(download::DownloadArguments),
     /// Manage the users of a server; for admins
     #[command(subcommand)]

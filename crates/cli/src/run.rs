@@ -13,8 +13,8 @@ use std::time::Duration;
 use cofferdam_bundle::Reading;
 use cofferdam_config::{Flags, Settings, Sources, load};
 use cofferdam_runtime::{
-    Delivery, Door, Driven, Driver, Journal, JournalLog, JournalPast, Models, Notice, Opening,
-    Order, OrderKind, Origin, Outfit, Past, drive, each, engine_settings, unpriced,
+    Aide, Delivery, Door, Driven, Driver, Journal, JournalLog, JournalPast, Models, Notice,
+    Opening, Order, OrderKind, Origin, Outfit, Past, Size, drive, each, engine_settings, unpriced,
 };
 use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_types::{Cancel, JobSpec, error_chain};
@@ -172,6 +172,7 @@ async fn attempt(
         models,
         backend,
         place,
+        aide: (product.aide)(&product.home).map(|aide| fit_aide(aide, &settings)),
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,
         replant: false,
@@ -185,6 +186,13 @@ async fn attempt(
         notices: notices_there,
     };
     Ok((Watched { driver, orders, notices }, job.journal))
+}
+
+/// An aide as the settings want it.
+#[must_use]
+pub fn fit_aide(aide: Aide, settings: &Settings) -> Aide {
+    let (width, height) = settings.sandbox.screen;
+    aide.with_idle(settings.sandbox.idle).with_screen(Size { width, height })
 }
 
 /// The models of a job, for whoever drives it elsewhere than here.

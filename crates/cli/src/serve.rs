@@ -52,6 +52,10 @@ pub struct ServeArguments {
     /// that speaks it
     #[arg(long)]
     pub insecure_public: bool,
+    /// Show previews of jobs' web servers below this domain, all names below which lead
+    /// to this server [default: localhost, for people on this machine]
+    #[arg(long, value_name = "NAME[:PORT]", env = "COFFERDAM_PREVIEW_DOMAIN")]
+    pub preview_domain: Option<String>,
     /// Show /metrics without a token
     #[arg(long)]
     pub public_metrics: bool,

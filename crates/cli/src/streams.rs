@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{mpsc, oneshot};
+use unicode_width::UnicodeWidthChar;
 
 /// Pieces that wait for a slow reader of ours; then the command waits.
 const WAITING: usize = 4;
@@ -18,6 +19,26 @@ const PIECE: usize = 64 << 10;
 pub(crate) fn tell(line: &str) {
     // Without stderr there is nobody to tell.
     write_all(rustix::stdio::stderr(), format!("{line}\n").as_bytes()).ok();
+}
+
+/// Says a line on a terminal that the next one is written over. An empty one clears it.
+pub(crate) fn tell_in_passing(line: &str) {
+    let width = stderr_width().unwrap_or(80).saturating_sub(1);
+    let mut taken = 0;
+    let fits = |c: &char| {
+        taken += c.width().unwrap_or(0);
+        taken <= width
+    };
+    let line: String = line.chars().take_while(fits).collect();
+    write_all(rustix::stdio::stderr(), format!("\r\x1b[2K{line}").as_bytes()).ok();
+}
+
+/// How wide the terminal is that stderr is; `None` if it is none.
+pub(crate) fn stderr_width() -> Option<usize> {
+    let stderr = rustix::stdio::stderr();
+    let size = rustix::termios::isatty(stderr).then(|| rustix::termios::tcgetwinsize(stderr))?;
+    let width = size.map_or(0, |size| usize::from(size.ws_col));
+    Some(if width == 0 { 80 } else { width })
 }
 
 /// Writes to stdout where no thread does yet.

@@ -1,5 +1,6 @@
 //! The product as one binary: the adapters, wired to the command line.
 
+mod aide;
 mod indexes;
 mod models;
 mod outfit;
@@ -29,9 +30,11 @@ fn main() -> ExitCode {
     cofferdam_cli::main(|| {
         let backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
         let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
-        let server = Box::new(Servers { models: Arc::clone(&models) });
+        let home = home.clone()?;
+        let server = Box::new(Servers { models: Arc::clone(&models), home: home.clone() });
         let indexes = Arc::new(SqliteIndexes);
-        Ok(Product { backends, models, indexes, server, home: home.clone()? })
+        let aide = aide::find;
+        Ok(Product { backends, models, indexes, server, aide, home })
     })
 }
 

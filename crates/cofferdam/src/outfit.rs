@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cofferdam_cli::{ModelMaker, engine, make_models};
+use cofferdam_cli::{ModelMaker, engine, fit_aide, make_models};
 use cofferdam_config::{BUILT_IN_MODELS, Settings};
 use cofferdam_fleet::{Outfit, Wish, WishError};
-use cofferdam_runtime::{Embed, Indexes, Models, unpriced};
+use cofferdam_runtime::{Aide, Embed, Indexes, Models, unpriced};
 use cofferdam_sandbox::Backend;
 use cofferdam_types::{
     Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
 };
 
+use crate::aide::Shelf;
 use crate::indexes::SqliteIndexes;
 
 /// How often work may be handed in and fail a check, if nobody says otherwise.
@@ -30,6 +31,7 @@ pub(crate) struct Settled {
     pub(crate) embedder: Option<Arc<dyn Embed>>,
     pub(crate) backends: Vec<Arc<dyn Backend>>,
     pub(crate) home: PathBuf,
+    pub(crate) aide: Option<Shelf>,
     /// Whether jobs may ask for any network.
     pub(crate) open_network: bool,
 }
@@ -210,6 +212,10 @@ impl Outfit for Settled {
 
     fn indexes(&self) -> Arc<dyn Indexes> {
         Arc::new(SqliteIndexes)
+    }
+
+    fn aide(&self) -> Option<Aide> {
+        self.aide.as_ref().map(|shelf| fit_aide(shelf.aide(), &self.settings))
     }
 
     fn embedder(&self) -> Option<Arc<dyn Embed>> {

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use cofferdam_cli::{ModelMaker, Serve, ServeArguments, ServeFailure, ServeOrder,
 use cofferdam_fleet::{Bounds, Data, Fleet, FleetError, Setup};
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_native::Native;
-use cofferdam_server::{ServerSetup, TlsFiles, bind, first_admin};
+use cofferdam_server::{ServerSetup, TlsFiles, Viewer, bind, first_admin};
+use cofferdam_setup::prefix_in;
 use cofferdam_store::{Blobs, NodeId, QueueBounds, Store, StoreError};
 use cofferdam_store_blobs::{DiskBlobs, ObjectBlobs};
 use cofferdam_store_postgres::PostgresStore;
@@ -19,6 +20,7 @@ use cofferdam_store_sqlite::SqliteStore;
 use cofferdam_types::error_chain;
 use futures_util::future::BoxFuture;
 
+use crate::aide::{self, Shelf};
 use crate::outfit::Settled;
 use crate::telemetry;
 
@@ -28,6 +30,8 @@ const UPLOADS: Duration = Duration::from_secs(24 * 3600);
 /// Runs servers.
 pub(crate) struct Servers {
     pub(crate) models: Arc<dyn ModelMaker>,
+    /// Where `cofferdam setup` installs.
+    pub(crate) home: PathBuf,
 }
 
 impl Serve for Servers {
@@ -63,7 +67,8 @@ impl Servers {
         say: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<(), ServeFailure> {
         let ServeOrder { arguments, data, settings, models, embedder, stop } = order;
-        let setup = server_setup(&arguments, &data);
+        let mut setup = server_setup(&arguments, &data);
+        setup.viewer = Some(Viewer { prefix: prefix_in(&self.home), find: aide::viewer });
         raise_open_files();
         let taken = Data::take(&data).map_err(|error| fleet_failure(&error))?;
         let store = open_store(&arguments, &data).await?;
@@ -76,6 +81,7 @@ impl Servers {
             embedder,
             backends,
             home: data.clone(),
+            aide: Shelf::keep(&data, &self.home),
             open_network: arguments.allow_open_network,
         });
         let fleet = Fleet::start(Setup {
@@ -223,6 +229,7 @@ fn server_setup(arguments: &ServeArguments, data: &Path) -> ServerSetup {
         tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
         insecure_public: arguments.insecure_public,
         public_metrics: arguments.public_metrics,
+        preview_domain: arguments.preview_domain.clone(),
         ..ServerSetup::new(arguments.listen, data.to_owned())
     }
 }

@@ -1,6 +1,7 @@
 //! Prices, budgets and limits: what only the user's file and the command line say.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cofferdam_model::PriceTable;
 use cofferdam_types::{Budget, Limits, ModelName, Price, Usd};
@@ -12,6 +13,9 @@ use crate::settings::SandboxSettings;
 use crate::user_file::{RawPrice, UserFile};
 
 const DEFAULT_TURNS: u32 = 200;
+const DEFAULT_IDLE: Duration = Duration::from_secs(15 * 60);
+/// The largest that models are shown as it is.
+const DEFAULT_SCREEN: (u32, u32) = (1280, 800);
 
 pub(crate) fn prices(raw: &BTreeMap<String, RawPrice>) -> Result<PriceTable, ConfigError> {
     let mut table = PriceTable::default();
@@ -84,5 +88,7 @@ pub(crate) fn sandbox(user: &UserFile, flags: &Flags) -> SandboxSettings {
         require: own(&flags.require, &raw.require),
         network: flags.network.clone().or(network).unwrap_or_default(),
         limits,
+        idle: raw.idle.as_ref().map_or(DEFAULT_IDLE, |span| span.0),
+        screen: raw.screen.as_ref().map_or(DEFAULT_SCREEN, |sides| (sides.0.0, sides.0.1)),
     }
 }

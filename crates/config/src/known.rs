@@ -156,6 +156,8 @@ pub(crate) const KEYS: &[&str] = &[
     "sandbox.open_files",
     "sandbox.timeout",
     "sandbox.network",
+    "sandbox.idle",
+    "sandbox.screen",
     "providers.*.wire",
     "providers.*.base_url",
     "providers.*.key",

@@ -32,6 +32,30 @@ pub(crate) struct Memory(pub(crate) u64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MilliCpus(pub(crate) u32);
 
+/// Width and height of a screen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen(pub(crate) u32, pub(crate) u32);
+
+/// Sides that a screen can have and be of use.
+const SIDES: std::ops::RangeInclusive<u32> = 64..=8192;
+
+impl Written for Screen {
+    const WANTED: &'static str = "a screen such as \"1280x800\"";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let side = |text: &str| text.parse().ok().filter(|side| SIDES.contains(side));
+        let sides = text.split_once('x').map(|(width, height)| (side(width), side(height)));
+        match sides {
+            Some((Some(width), Some(height))) => Ok(Self(width, height)),
+            _ => {
+                let (least, most) = (SIDES.start(), SIDES.end());
+                let text = shown(text);
+                Err(format!("{text} is not WIDTHxHEIGHT, each between {least} and {most}"))
+            }
+        }
+    }
+}
+
 impl Written for Size {
     const WANTED: &'static str = "a size such as \"512M\"";
 

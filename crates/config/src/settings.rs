@@ -81,6 +81,10 @@ pub struct SandboxSettings {
     pub network: Network,
     /// What may be used inside.
     pub limits: Limits,
+    /// How long interpreters and desktops stay that nobody uses.
+    pub idle: Duration,
+    /// Width and height of a desktop's screen.
+    pub screen: (u32, u32),
 }
 
 /// All that is needed to ask one model.

@@ -12,7 +12,9 @@ use toml::de::DeTable;
 
 use crate::error::ConfigError;
 use crate::known::KEYS;
-use crate::quantity::{Bounded, ContextWindow, MaxOutput, Memory, MilliCpus, Quantity, Size};
+use crate::quantity::{
+    Bounded, ContextWindow, MaxOutput, Memory, MilliCpus, Quantity, Screen, Size,
+};
 
 /// The file as it is written. What is left out is decided by [`crate::check`].
 #[derive(Debug, Default, Deserialize)]
@@ -61,6 +63,8 @@ pub(crate) struct RawSandbox {
     pub(crate) open_files: Option<Quantity<Bounded<32, { u32::MAX }>>>,
     pub(crate) timeout: Option<Quantity<Duration>>,
     pub(crate) network: Option<Quantity<Network>>,
+    pub(crate) idle: Option<Quantity<Duration>>,
+    pub(crate) screen: Option<Quantity<Screen>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use super::access::ServerOptions;
 use super::which::Which;
-use super::{Failed, print, problem};
+use super::{Failed, notebook, print, problem};
 use crate::problem::Problem;
 use crate::streams::{self, Writer};
 use crate::{Product, exit};
@@ -20,15 +20,31 @@ use crate::{Product, exit};
 #[derive(Debug, Args)]
 pub(crate) struct DownloadArguments {
     #[command(flatten)]
-    which: Which,
-    /// The file to write; `-` writes to stdout [default: ID.zip]
+    pub(super) which: Which,
+    /// The file to write; `-` writes to stdout [default: ID.zip, or ID.ipynb]
     #[arg(long, short, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// What to download [default: as FILE ends, else zip]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Form>,
+    /// The code cells as a Jupyter notebook; also by a FILE that ends in .ipynb
+    #[arg(long, conflicts_with = "format")]
+    notebook: bool,
+    /// The kernel whose notebook it is to be: python, typescript, or python-NAME
+    /// [default: the only one]
+    #[arg(long, value_name = "NAME", conflicts_with = "format")]
+    pub(super) kernel: Option<String>,
     #[command(flatten)]
-    server: ServerOptions,
+    pub(super) server: ServerOptions,
+}
+
+impl DownloadArguments {
+    /// Whether it is a notebook that is wanted, be it by the file's name.
+    fn wants_notebook(&self) -> bool {
+        let name = self.out.as_deref().map(|path| path.to_string_lossy().to_lowercase());
+        let named = name.is_some_and(|name| name.ends_with(".ipynb"));
+        self.notebook || self.kernel.is_some() || (named && self.format.is_none())
+    }
 }
 
 /// What can be downloaded.
@@ -67,6 +83,9 @@ pub(crate) async fn run(
     arguments: &DownloadArguments,
     out: &mut Writer,
 ) -> Result<u8, Failed> {
+    if arguments.wants_notebook() {
+        return notebook::run(product, arguments, out).await;
+    }
     let client = arguments.server.client(product)?;
     let form = form(arguments.format, arguments.out.as_deref());
     let job = arguments.which.find(&client).await?;
@@ -74,17 +93,30 @@ pub(crate) async fn run(
         Some(path) => path.clone(),
         None => PathBuf::from(format!("{job}.{}", form.extension())),
     };
-    let to_stdout = path.as_os_str() == "-";
-    if !to_stdout {
-        // That it cannot be written is known before the server packs anything.
-        cofferdam_bundle::check_target(&path).map_err(|error| {
-            let cause = cofferdam_types::error_chain(&error);
-            let remedy = "name a file that can be written with --out";
-            (Problem::new("CLI-004", "cannot write a file", cause, remedy), exit::USAGE)
-        })?;
-    }
+    check_target(&path)?;
     let mut download = client.output(job, form).await.map_err(problem::failed)?;
-    if to_stdout {
+    deliver(&mut download, &path, out).await
+}
+
+/// That a file cannot be written is known before the server packs anything.
+pub(super) fn check_target(path: &Path) -> Result<(), Failed> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    cofferdam_bundle::check_target(path).map_err(|error| {
+        let cause = cofferdam_types::error_chain(&error);
+        let remedy = "name a file that can be written with --out";
+        (Problem::new("CLI-004", "cannot write a file", cause, remedy), exit::USAGE)
+    })
+}
+
+/// Puts a download where it was asked for: into a file, or to stdout.
+pub(super) async fn deliver(
+    download: &mut Download,
+    path: &Path,
+    out: &mut Writer,
+) -> Result<u8, Failed> {
+    if path.as_os_str() == "-" {
         while let Some(bytes) = download.next().await.map_err(broken)? {
             if !out.write(bytes).await {
                 return Err((problem::download("nobody reads it".to_owned()), exit::FAILED));
@@ -92,34 +124,65 @@ pub(crate) async fn run(
         }
         return Ok(0);
     }
-    let bytes = save(&mut download, &path).await?;
+    let (mut file, directory) = begin(path)?;
+    let mut bytes = 0;
+    while let Some(piece) = download.next().await.map_err(broken)? {
+        file.write_all(&piece).map_err(|error| unwritable(path, &error))?;
+        bytes += piece.len() as u64;
+    }
+    finish(file, path, &directory, bytes, out).await
+}
+
+/// The same with a text that is all here.
+pub(super) async fn deliver_text(
+    text: String,
+    path: &Path,
+    out: &mut Writer,
+) -> Result<u8, Failed> {
+    if path.as_os_str() == "-" {
+        return match out.write(text.into()).await {
+            true => Ok(0),
+            false => Err((problem::download("nobody reads it".to_owned()), exit::FAILED)),
+        };
+    }
+    let (mut file, directory) = begin(path)?;
+    file.write_all(text.as_bytes()).map_err(|error| unwritable(path, &error))?;
+    finish(file, path, &directory, text.len() as u64, out).await
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failed {
+    (Problem::file(path, error), exit::FAILED)
+}
+
+/// A file beside its place, and their directory.
+fn begin(path: &Path) -> Result<(NamedTempFile, PathBuf), Failed> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = parent.unwrap_or(Path::new("."));
+    let file = tempfile::Builder::new()
+        .prefix(".cofferdam-")
+        .suffix(".part")
+        // As any file that a program of the user's makes.
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(directory)
+        .map_err(|error| unwritable(path, &error))?;
+    Ok((file, directory.to_owned()))
+}
+
+/// Puts a file in its place, now that it is whole, and says so.
+async fn finish(
+    file: NamedTempFile,
+    path: &Path,
+    directory: &Path,
+    bytes: u64,
+    out: &mut Writer,
+) -> Result<u8, Failed> {
+    publish(file, path, directory).map_err(|error| unwritable(path, &error))?;
     print(out, &path.display().to_string()).await;
     streams::tell(&format!(
         "{bytes} bytes in {}",
         cofferdam_view::tame_line(&path.to_string_lossy())
     ));
     Ok(0)
-}
-
-/// Writes a file beside its place, and puts it there when it is whole and on disk.
-async fn save(download: &mut Download, path: &Path) -> Result<u64, Failed> {
-    let unwritable = |error: io::Error| (Problem::file(path, &error), exit::FAILED);
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = parent.unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .prefix(".cofferdam-")
-        .suffix(".part")
-        // As any file that a program of the user's makes.
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)
-        .map_err(unwritable)?;
-    let mut length = 0;
-    while let Some(bytes) = download.next().await.map_err(broken)? {
-        file.write_all(&bytes).map_err(unwritable)?;
-        length += bytes.len() as u64;
-    }
-    publish(file, path, directory).map_err(unwritable)?;
-    Ok(length)
 }
 
 fn publish(file: NamedTempFile, path: &Path, directory: &Path) -> io::Result<()> {

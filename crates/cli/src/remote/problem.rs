@@ -15,6 +15,9 @@ const NO_JOB: &str = "no such job";
 /// The code of a server that is not there.
 pub(crate) const NO_SERVER: &str = "REM-001";
 
+/// The code of a notebook that a job does not have.
+const NO_NOTEBOOK: &str = "API-020";
+
 /// What a client tells, with its exit code.
 pub(crate) fn failed(error: ClientError) -> Failed {
     (client(&error), exit::FAILED)
@@ -52,6 +55,8 @@ pub(crate) fn client(error: &ClientError) -> Problem {
             // The server's own words are for those who send requests by hand.
             let remedy = match problem.status {
                 401 => "give a token of this server with --token-file or COFFERDAM_TOKEN",
+                404 if problem.code == NO_NOTEBOOK => &problem.remedy,
+                409 if problem.remedy.contains("kernel=NAME") => "name one with --kernel",
                 404 => "see what there is: `cofferdam list`, `user list` or `token list`",
                 _ => &problem.remedy,
             };

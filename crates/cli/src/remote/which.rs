@@ -18,7 +18,7 @@ const MOST_PAGES: u32 = 25;
 pub(crate) struct Which {
     /// The job: its id, or the beginning or end of it
     #[arg(value_name = "ID", required_unless_present = "last")]
-    id: Option<String>,
+    pub(super) id: Option<String>,
     /// The job that you submitted last
     #[arg(long, conflicts_with = "id")]
     last: bool,

@@ -38,6 +38,7 @@ fn mistakes_in_the_users_file_name_their_line() {
         "[budget]\ncost = \"cheap\"",
         "[sandbox]\nmemory = \"64K\"",
         "[sandbox]\nnetwork = \"some\"",
+        "[sandbox]\nscreen = \"1280\"",
         "[providers.acme]\nwire = \"smoke\"",
         "[providers.acme]\nbase_url = \"https://acme.example\"",
         "[providers.acme]\nwire = \"chat\"\nbase_url = \"https://u:secret@acme.example\"",
@@ -99,6 +100,9 @@ fn mistakes_in_the_users_file_name_their_line() {
     help:  see docs/configuration.md
 
     cause: /config/cofferdam/config.toml, line 2, column 11: "some" is not a network setting; use none, open or allow:HOST[:PORT],…
+    help:  see docs/configuration.md
+
+    cause: /config/cofferdam/config.toml, line 2, column 10: "1280" is not WIDTHxHEIGHT, each between 64 and 8192
     help:  see docs/configuration.md
 
     cause: /config/cofferdam/config.toml, line 2, column 8: unknown variant `smoke`, expected one of `messages`, `responses`, `chat`

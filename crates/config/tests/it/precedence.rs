@@ -75,6 +75,8 @@ inodes = 1000
 open_files = 64
 timeout = 30
 network = "allow:example.com"
+idle = "5m"
+screen = "1024x768"
 [providers.acme]
 wire = "messages"
 base_url = "https://acme.example/"
@@ -109,6 +111,8 @@ fn a_whole_file_is_understood() {
     assert_eq!((limits.memory, limits.milli_cpus, limits.pids), (512 << 20, 500, 100));
     assert_eq!((limits.disk, limits.inodes, limits.open_files), (1 << 30, 1000, 64));
     assert_eq!(limits.wall_time, Some(Duration::from_secs(30)));
+    assert_eq!(settings.sandbox.idle, Duration::from_secs(300));
+    assert_eq!(settings.sandbox.screen, (1024, 768));
     assert_eq!(settings.sandbox.backend, "native");
     assert_eq!(settings.sandbox.require.as_deref(), Some("bounded"));
     assert_eq!(settings.sandbox.network, "allow:example.com".parse::<Network>().unwrap());
@@ -167,6 +171,8 @@ fn with_nothing_set_the_settings_are_complete_and_strict() {
     assert_eq!(settings.sandbox.network, Network::None);
     assert_eq!(settings.sandbox.backend, "auto");
     assert_eq!(settings.sandbox.limits, cofferdam_types::Limits::default());
+    assert_eq!(settings.sandbox.idle, Duration::from_secs(900));
+    assert_eq!(settings.sandbox.screen, (1280, 800));
     assert_eq!((settings.retries, settings.max_output), (6, 16_384));
     assert_eq!(settings.idle_timeout, Duration::from_secs(60));
     assert!(settings.model.is_none() && settings.workspace.is_none());
