@@ -17,6 +17,7 @@ mod context_memory;
 mod context_prompt;
 mod context_recall;
 mod crowd;
+mod desktop;
 mod docker;
 mod engines;
 mod fork;
@@ -80,6 +81,8 @@ enum Subject {
     Server(server::ServerBench),
     /// Context beyond the window: the next question, finding again, memory
     Context(context::ContextBench),
+    /// Code cells and the desktop: start, screenshot, click, round trip, memory
+    Desktop(desktop::DesktopBench),
     #[command(hide = true)]
     Stopwatch(stopwatch::Serve),
 }
@@ -185,6 +188,7 @@ impl Bench {
             Subject::Agent(bench) => bench.run(root),
             Subject::Server(bench) => bench.run(root),
             Subject::Context(bench) => bench.run(root),
+            Subject::Desktop(bench) => bench.run(),
         }
     }
 }

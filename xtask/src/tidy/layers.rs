@@ -10,9 +10,12 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("tokens", &[]),
     ("context", &["tokens", "types"]),
     ("engine", &["context", "types"]),
+    ("notebook", &["types"]),
     // Inside the sandbox.
     ("guest-protocol", &[]),
     ("guest", &["guest-protocol"]),
+    ("aide-protocol", &["guest-protocol"]),
+    ("aide", &["aide-protocol", "guest-protocol"]),
     // Seams.
     ("model", &["types"]),
     ("recall", &["types"]),
@@ -34,7 +37,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         &["egress", "embedded", "guest-protocol", "native-supervisor", "sandbox", "types"],
     ),
     // Shell: where pure meets I/O.
-    ("tools", &["guest-protocol", "sandbox", "types"]),
+    ("tools", &["aide-protocol", "guest-protocol", "notebook", "sandbox", "types"]),
     (
         "runtime",
         &[
@@ -49,12 +52,13 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
+    ("setup", &[]),
     ("bundle", &["guest-protocol", "sandbox", "types"]),
     ("fleet", &["bundle", "engine", "model", "runtime", "sandbox", "store", "types"]),
     // Edge: what people and programs touch.
     ("api", &["types"]),
     ("client", &["api", "types"]),
-    ("server", &["api", "fleet", "guest-protocol", "sandbox", "store", "types"]),
+    ("server", &["api", "fleet", "guest-protocol", "notebook", "sandbox", "store", "types"]),
     ("config", &["model", "types"]),
     ("view", &["model", "types"]),
     (
@@ -67,8 +71,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "engine",
             "guest-protocol",
             "model",
+            "notebook",
             "runtime",
             "sandbox",
+            "setup",
             "tools",
             "types",
             "view",
@@ -83,6 +89,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "egress",
             "embed-*",
+            "embedded",
             "engine",
             "fleet",
             "model",
@@ -93,6 +100,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "sandbox",
             "sandbox-*",
             "server",
+            "setup",
             "store",
             "store-*",
             "tui",
@@ -114,6 +122,7 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
             "native-supervisor",
             "sandbox",
             "sandbox-*",
+            "setup",
             "store",
             "store-*",
             "types",
@@ -123,8 +132,9 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What any crate may use in its tests, beyond its row: the fixtures, and the back
-/// end and the index that every machine has, for what can only be tested with real ones.
-pub(super) const FOR_TESTS: &[&str] = &["testkit", "recall-sqlite", "sandbox-native"];
+/// end with the programs it carries and the index that every machine has, for what can
+/// only be tested with real ones.
+pub(super) const FOR_TESTS: &[&str] = &["testkit", "embedded", "recall-sqlite", "sandbox-native"];
 
 /// What a crate may depend on; `None` if the table does not know the crate.
 pub(super) fn allowed(
