@@ -22,8 +22,13 @@ pub(crate) struct Agent {
 impl Agent {
     /// A model that says this, one turn after another, then "done".
     pub(crate) fn new(dialect: Dialect, turns: impl IntoIterator<Item = Turn>) -> Self {
+        Self::at(Home::new(), dialect, turns)
+    }
+
+    /// The same in a home of its own.
+    pub(crate) fn at(home: Home, dialect: Dialect, turns: impl IntoIterator<Item = Turn>) -> Self {
         let turns: Vec<Turn> = turns.into_iter().collect();
-        Self::with(dialect, move |_, number| {
+        Self::with_home(home, dialect, move |_, number| {
             turns.get(number).cloned().unwrap_or_else(|| Turn::text("done"))
         })
     }
@@ -33,7 +38,14 @@ impl Agent {
         dialect: Dialect,
         script: impl FnMut(&Recorded, usize) -> Turn + Send + 'static,
     ) -> Self {
-        let home = Home::new();
+        Self::with_home(Home::new(), dialect, script)
+    }
+
+    fn with_home(
+        home: Home,
+        dialect: Dialect,
+        script: impl FnMut(&Recorded, usize) -> Turn + Send + 'static,
+    ) -> Self {
         let workspace = home.make_directory("work");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)

@@ -13,7 +13,14 @@ pub(crate) fn text(home: &Home) {
     let ran = home.cofferdam(["doctor"]).run().expect_code(0);
     let text = ran.text();
     assert_eq!(text.lines().last(), Some("Sandboxes will be made by: native"), "{text}");
-    for word in ["native", "this machine", "trial: /bin/true ran", "grade", "system calls"] {
+    for word in [
+        "native",
+        "code cells and desktop",
+        "this machine",
+        "trial: /bin/true ran",
+        "grade",
+        "system calls",
+    ] {
         assert!(text.contains(word), "{word} is not in: {text}");
     }
     assert_eq!(ran.errors(), "");
@@ -28,9 +35,16 @@ pub(crate) fn json(home: &Home) {
     let ran = home.cofferdam(["doctor", "--json"]).run().expect_code(0);
     let findings: Value = serde_json::from_slice(&ran.stdout).unwrap();
     let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&findings), ["backends", "chosen", "version"]);
+    assert_eq!(keys(&findings), ["backends", "chosen", "provisions", "version"]);
     assert_eq!(findings["chosen"], "native");
     assert_eq!(findings["version"], env!("CARGO_PKG_VERSION"));
+    let provisions = findings["provisions"].as_array().unwrap();
+    for part in ["python", "typescript", "JupyterLab", "X server", "window manager"] {
+        assert!(provisions.iter().any(|fact| fact["part"] == part), "{part}: {provisions:?}");
+    }
+    // Nothing is set up in this home, and no machine has this one.
+    let viewer = provisions.iter().find(|fact| fact["part"] == "viewer").unwrap();
+    assert_eq!(viewer["weakness"], "install it: cofferdam setup viewer");
     let native = &findings["backends"][0];
     assert_eq!(keys(native), ["backend", "machine", "trial"]);
     assert_eq!(native["trial"]["result"], "works");

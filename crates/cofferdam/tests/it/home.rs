@@ -89,6 +89,22 @@ impl Home {
         give(path, self.user);
     }
 
+    /// Puts what `cofferdam setup` installs into the home, from where it was installed once
+    /// for all tests.
+    pub(crate) fn set_up_cells(&self) {
+        let installed = cofferdam_testkit::SetUp::for_tests().unwrap().prefix;
+        let prefix = self.path().join("prefix");
+        if self.user.is_none() {
+            return std::os::unix::fs::symlink(installed, prefix).unwrap();
+        }
+        // Another user may not be let into the checkout.
+        let copy = |how: &str| {
+            let mut copy = std::process::Command::new("cp");
+            copy.args(["--archive", how]).arg(&installed).arg(&prefix).status().unwrap().success()
+        };
+        assert!(copy("--link") || copy("--remove-destination"));
+    }
+
     /// A word that nothing else on the machine has in its arguments.
     pub(crate) fn mark(&self) -> String {
         let name = self.directory.path().file_name().unwrap().to_str().unwrap();

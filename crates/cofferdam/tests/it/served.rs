@@ -154,13 +154,20 @@ pub(crate) struct Answer {
 }
 
 impl Ask {
-    fn new(address: SocketAddr, method: &str, path: &str) -> Self {
+    pub(crate) fn new(address: SocketAddr, method: &str, path: &str) -> Self {
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
         Self { address, head, body: Vec::new() }
     }
 
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
         self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
+    }
+
+    /// The same for another name of the server.
+    pub(crate) fn host(mut self, host: &str) -> Self {
+        let own = format!("\r\nHost: {}\r\n", self.address);
+        self.head = self.head.replacen(&own, &format!("\r\nHost: {host}\r\n"), 1);
         self
     }
 
@@ -183,6 +190,15 @@ impl Ask {
         // A server that has refused may have closed already.
         drop(stream.write_all(&self.body));
         stream
+    }
+
+    /// Sends it as the handshake of a WebSocket.
+    pub(crate) fn upgrade(&self) -> TcpStream {
+        let upgrade = "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        let head = self.head.replacen("\r\nConnection: close\r\n", upgrade, 1);
+        Self { address: self.address, head, body: Vec::new() }.open()
     }
 
     /// Sends it and reads the answer.

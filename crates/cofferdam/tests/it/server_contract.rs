@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cofferdam_testkit::Turn;
 use serde_json::json;
 
 use crate::agent::bash;
@@ -49,7 +50,9 @@ fn done(command: &mut Command) {
 #[test]
 fn the_server_does_what_its_document_says() {
     let schemathesis = schemathesis();
-    let served = Served::new([bash("touch here gone moving; sleep 600")]);
+    let cell = Turn::call("python", json!({"code": "1"}));
+    let served = Served::new([cell, bash("touch here gone moving; sleep 600")]);
+    served.home().set_up_cells();
     let running = served.submit(&json!({"task": "work"}));
     let spare = served.submit(&json!({"task": "work, and be stopped"}));
     for job in [&running, &spare] {

@@ -106,6 +106,9 @@ def lead_somewhere(case, operation, ids):
     # The job has left these files for this.
     if operation == "readFile":
         case.query["path"] = "here"
+    if operation == "notebook" and case.query:
+        # The only one.
+        case.query.pop("kernel", None)
     if operation == "deleteFile":
         case.query["path"] = "gone"
     if operation == "moveFile":
@@ -140,6 +143,13 @@ class EveryOperationWorks:
             self.done.add(case.operation.label)
 
     def after_run(self, ctx):
-        idle = self.asked - self.done
+        # These need more than one request: JupyterLab may take longer to start than this lasts,
+        # and a film is there when its recording has ended. preview_lab.rs and desktop_view.rs
+        # do them for real.
+        idle = self.asked - self.done - {
+            "POST /api/v1/jobs/{id}/lab",
+            "GET /api/v1/jobs/{id}/desktop/recording",
+            "DELETE /api/v1/jobs/{id}/desktop/recording",
+        }
         if idle:
             raise AssertionError("never done: " + ", ".join(sorted(idle)))
