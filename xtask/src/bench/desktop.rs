@@ -202,8 +202,8 @@ impl Measuring<'_> {
     }
 
     fn uses(&self, rounds: usize, order: &mut Order) -> anyhow::Result<Table> {
-        let place = self.library.wait(self.open())?;
-        let place = &place;
+        let opened = self.library.wait(self.open())?;
+        let place = &opened;
         let ready = async {
             self.call(place, "computer", json!({"action": "screenshot"})).await?;
             self.call(place, "python", json!({"code": "1"})).await?;
@@ -273,7 +273,7 @@ impl Measuring<'_> {
              xdotool's does not; theirs on {THEIR_DISPLAY} of the same sandbox, started as a command \
              there as ours are"
         ));
-        self.library.wait(async { place.stop_all().await })?;
+        self.library.wait(opened.close())?;
         Ok(table)
     }
 
@@ -310,11 +310,6 @@ impl Workplace {
     async fn stop_desktop(&self, aide: &Aide) -> anyhow::Result<()> {
         let program = aide.program.to_string_lossy();
         self.shell(&format!("{program} desk stop >/dev/null")).await
-    }
-
-    /// Ends what the command-line tools have left.
-    async fn stop_all(&self) -> anyhow::Result<()> {
-        self.shell("pkill -x Xvfb; pkill -x x11vnc; pkill -x openbox; true").await
     }
 
     async fn close(self) -> anyhow::Result<()> {
