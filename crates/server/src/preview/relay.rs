@@ -35,6 +35,9 @@ use crate::exec::visitor_call;
 use crate::files::wanted_back;
 use crate::problem::{BROKEN, Refusal, SILENT, UNAVAILABLE, UNFIT};
 
+/// How long the end of a job is waited for where a program broke off.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// Time to be connected, inside.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Time in which nothing may pass before the answer begins.
@@ -163,11 +166,16 @@ impl Errand {
                 () = over => {}
             }
         });
-        sender.send_request(request).await.map_err(|error| match error {
-            _ if cut.is_made() => let_go(),
-            error if error.is_user() => cut_short(),
-            error => broken(&error),
-        })
+        match sender.send_request(request).await {
+            Ok(answer) => Ok(answer),
+            Err(_) if cut.is_made() => Err(let_go()),
+            Err(error) if error.is_user() => Err(cut_short()),
+            // A job that ends may take its programs along before its sandbox.
+            Err(error) => match tokio::time::timeout(PARTING, self.stay.visit.over()).await {
+                Ok(()) => Err(wanted_back()),
+                Err(_) => Err(broken(&error)),
+            },
+        }
     }
 
     async fn connect(&self) -> Result<Tunnel, Refusal> {
