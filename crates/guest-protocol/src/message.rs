@@ -14,7 +14,7 @@ pub enum Request {
     /// Do something with files beneath the workspace.
     File(FileRequest),
     /// Connect to something that listens inside the sandbox. Input goes to it,
-    /// what it sends is output.
+    /// what it sends is output. It ends with the connection of the host.
     Tunnel(TunnelTarget),
     /// Say which calls are running or kept.
     Calls,

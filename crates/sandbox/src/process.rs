@@ -167,6 +167,13 @@ impl Process {
         report(self.handle.reply().await?)
     }
 
+    /// Lets it run on its own, and lets the guest forget it when it has ended: nobody
+    /// takes it up, and what it writes is thrown away. Should the connection end first,
+    /// the guest keeps it.
+    pub fn release(self) {
+        self.handle.release();
+    }
+
     /// Lets it run on its own. Its output is kept for whoever takes it up with
     /// [`crate::Sandbox::collect`]; a command whose output is streamed waits
     /// when a window of it is kept.

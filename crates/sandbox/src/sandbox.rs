@@ -312,6 +312,21 @@ impl Sandbox {
         self.guest().acknowledge(call);
     }
 
+    /// Lets the guest forget those calls that have ended and that nobody will ask about:
+    /// for whoever has just taken the sandbox up.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub async fn forget_ended(&self, nobodys: impl Fn(CallId) -> bool) -> Result<(), CallError> {
+        for CallState { call, running } in self.calls().await? {
+            let call = CallId(call);
+            if !running && nobodys(call) {
+                self.acknowledge(call);
+            }
+        }
+        Ok(())
+    }
+
     /// Connects to the guest anew. Calls over the connection before end here; in
     /// the sandbox they go on, and can be collected.
     ///

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::entrance::Entrance;
 use super::{Server, Subject};
+use crate::call::Work;
 use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
 
 /// Peers taken at a time; only the last of them can become the host.
@@ -103,13 +104,20 @@ impl Server {
         epoll::add(&self.epoll, &connection.output, output, EventFlags::OUT | EventFlags::ET)
     }
 
-    /// Running calls go on without a connection.
+    /// Running commands go on without a connection. Tunnels end: nobody can go on with
+    /// one, and what they lead to is not to wait for somebody who is gone.
     fn disconnect(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         // Forks may still share the description, so closing is not enough.
         epoll::delete(&self.epoll, &connection.input).ok();
         epoll::delete(&self.epoll, &connection.output).ok();
         self.senders.clear();
+        let tunnels = self.calls.iter().filter(|(_, call)| matches!(call.work, Work::Tunnel(_)));
+        let tunnels: Vec<(usize, u64)> = tunnels.map(|(slot, call)| (slot, call.id)).collect();
+        for (slot, id) in tunnels {
+            self.calls.release_id(id);
+            self.forget(slot);
+        }
         for call in self.calls.iter_mut() {
             call.in_senders = false;
             call.detach();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::thread;
 
-use cofferdam_guest_protocol::{Channel, Control, Reply, TunnelTarget};
+use cofferdam_guest_protocol::{Channel, Control, Reply, Request, TunnelTarget};
 
 use crate::guest::Guest;
 
@@ -114,6 +114,21 @@ fn a_tunnel_can_be_killed() {
     client.control(call, Control::Kill);
     assert!(matches!(client.finish(call).reply, Some(Reply::Tunnel(Err(_)))));
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn a_tunnel_ends_with_its_host_and_is_forgotten() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let call = client.tunnel(TunnelTarget::Tcp(listener.local_addr().unwrap().port()));
+    let (mut stream, _) = listener.accept().unwrap();
+    client.pump_until(call, |outcome| outcome.started.is_some());
+    drop(client);
+    assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+    let mut client = guest.connect();
+    let asked = client.request(Request::Calls);
+    assert_eq!(client.finish(asked).reply, Some(Reply::Calls(Vec::new())));
 }
 
 #[test]

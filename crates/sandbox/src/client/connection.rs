@@ -131,12 +131,22 @@ impl Connection {
 
     /// Ends a call that nobody will ask about again.
     pub(crate) fn abandon(&self, call: &Call) {
+        self.let_go(call, Some(Control::Kill));
+    }
+
+    /// Forgets a call as soon as it has ended.
+    pub(crate) fn release(&self, call: &Call) {
+        self.let_go(call, None);
+    }
+
+    fn let_go(&self, call: &Call, control: Option<Control>) {
         let (ended, grants) = call.set_listener(Listener::Gone);
         if ended {
             return self.settle(call);
         }
-        let control = Control::Kill;
-        self.outgoing.push_small(&Frame::Control { call: call.id, control }, Urgency::Now);
+        if let Some(control) = control {
+            self.outgoing.push_small(&Frame::Control { call: call.id, control }, Urgency::Now);
+        }
         for grant in grants {
             self.grant(call.id, grant);
         }

@@ -105,6 +105,12 @@ impl CallHandle {
         self.settled = true;
     }
 
+    /// Leaves the call running; what comes of it is for nobody.
+    pub(crate) fn release(mut self) {
+        self.settled = true;
+        self.connection.release(&self.call);
+    }
+
     /// Leaves the call running, to be taken up later.
     pub(crate) fn detach(mut self) {
         self.settled = true;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use cofferdam_types::{Outcome, SandboxId};
+use cofferdam_types::{CallId, Outcome, SandboxId};
 
 use super::lab::{
     DEADLINE, Failure, LOOK_AGAIN, Lab, check, read_until, sh, start, text, unique_number, until,
@@ -15,9 +15,11 @@ use crate::sandbox::Sandbox;
 
 super::promises! {
     background, Nothing: "a background process outlives its command and ends with the sandbox";
+    released, Nothing: "a command that is released runs on, and is forgotten when it has ended";
     owned, Nothing: "a sandbox that is dropped ends, with all its processes";
     reconnected, Nothing: "a connection that breaks in mid-command loses no byte and no result";
     reattached, Lingering: "a sandbox is taken up by its id, and a result by its call, with no byte lost";
+    inherited, Lingering: "what has ended for whoever was before can be forgotten";
     forsaken, Lingering: "a lingering sandbox that nobody attends ends after its time";
     unkept, Lingering: "a sandbox that is to linger ends with its maker until it is kept";
 }
@@ -59,6 +61,59 @@ async fn gone_from_machine(number: u64) -> Result<(), Failure> {
         check!(begin.elapsed() < DEADLINE, "its processes are alive after {DEADLINE:?}");
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+    Ok(())
+}
+
+/// Waits until the guest keeps no call.
+async fn no_calls(sandbox: &Sandbox) -> Result<(), Failure> {
+    let begin = Instant::now();
+    loop {
+        let calls = sandbox.calls().await?;
+        if calls.is_empty() {
+            return Ok(());
+        }
+        check!(begin.elapsed() < DEADLINE, "{calls:?} are kept after {DEADLINE:?}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Waits for `go`, writes more than anybody takes without a reader, and says that it did.
+const ALONE: &str = "while [ ! -e go ]; do sleep 0.05; done; head -c 9000000 /dev/zero; \
+                     echo done >> done";
+
+async fn released(lab: &Lab<'_>) -> Result<(), Failure> {
+    let sandbox = lab.scratch().await?;
+    for _ in 0..20 {
+        start(&sandbox, ALONE).await?.release();
+    }
+    let mut over = start(&sandbox, "true").await?;
+    while over.next_output().await.is_some() {}
+    over.release();
+    text(&sandbox, "touch go").await?;
+    until(&sandbox, "test $(wc -l < done) -eq 20").await?;
+    no_calls(&sandbox).await
+}
+
+async fn inherited(lab: &Lab<'_>) -> Result<(), Failure> {
+    let lifetime = Lifetime::Lingering(DEADLINE);
+    let sandbox = lab.open(Spec { lifetime, ..Spec::scratch() }).await?;
+    sandbox.keep().await?;
+    let id = sandbox.id();
+    start(&sandbox, "echo over").await?.wait_unacknowledged().await?;
+    let mut theirs = start(&sandbox, "echo theirs").await?;
+    theirs.wait_unacknowledged().await?;
+    let alone = start(&sandbox, ALONE).await?;
+    alone.started().await?;
+    let (theirs, alone) = (theirs.call(), alone.detach());
+    drop(lab.release(sandbox)?);
+
+    let sandbox = lab.reattach(id).await?;
+    let before = sandbox.calls().await?.len();
+    check!(before == 3, "{before} calls were found");
+    sandbox.forget_ended(|call| call != theirs).await?;
+    let after = sandbox.calls().await?;
+    let kept = |call: CallId| after.iter().any(|state| state.call == call.0);
+    check!(after.len() == 2 && kept(theirs) && kept(alone), "{after:?} are kept");
     Ok(())
 }
 
