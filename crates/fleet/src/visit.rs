@@ -24,6 +24,13 @@ impl Visit {
         self.inner.over().await;
     }
 
+    /// Whether it is wanted back already. It is so before anything that the job runs there
+    /// is ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.inner.is_over()
+    }
+
     /// Whose hands are on the desktop there.
     #[must_use]
     pub fn hands(&self) -> Arc<Hands> {

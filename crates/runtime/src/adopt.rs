@@ -1,7 +1,9 @@
 //! Taking up the sandbox of a process that is gone, with what it has kept.
 
+use std::time::Duration;
+
 use cofferdam_sandbox::{Lifetime, Sandbox};
-use cofferdam_tools::Watcher;
+use cofferdam_tools::{Aide, Tools, Watcher, release_desktop};
 use cofferdam_types::{CallId, ToolOutput};
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
@@ -10,6 +12,9 @@ use crate::drive::{Drive, until};
 use crate::driver::OrderKind;
 use crate::fail_point::fail_point;
 use crate::work::OPENING;
+
+/// How long a sandbox may take to say which calls it has.
+const TIDYING: Duration = Duration::from_secs(10);
 
 impl Drive {
     /// Takes up the sandbox that the process before worked in, if it is still
@@ -27,7 +32,9 @@ impl Drive {
         // One that died before it had logged that it took the sandbox up has left it to
         // the next. One that is gone is made anew.
         let Ok(Ok(sandbox)) = timeout(OPENING, attaching).await else { return Some(Vec::new()) };
-        self.settle(sandbox.with_variables(self.driver.place.variables.clone())).await;
+        let sandbox = sandbox.with_variables(self.driver.place.variables.clone());
+        tidy(&sandbox, self.aide().cloned()).await;
+        self.settle(sandbox).await;
         if let Some(tools) = &self.tools {
             // Whatever those before us had started.
             tools.something_stays();
@@ -79,6 +86,22 @@ impl Drive {
                 }
             }
         }
+    }
+}
+
+/// Clears away what the process before left in a sandbox and nobody will come back for.
+/// What cannot be does no harm there but to take room.
+async fn tidy(sandbox: &Sandbox, aide: Option<Aide>) {
+    let forgotten = sandbox.forget_ended(|call| !Tools::is_call(call));
+    match timeout(TIDYING, forgotten).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "calls of an earlier life stay"),
+        Err(_) => tracing::debug!("calls of an earlier life stay"),
+    }
+    if let Some(aide) = aide
+        && let Err(why) = release_desktop(sandbox, &aide).await
+    {
+        tracing::debug!(why, "what was held on the desktop is not released");
     }
 }
 

@@ -39,9 +39,14 @@ impl Door {
         *self.inside.write().await = Some(Inside { sandbox, hands });
     }
 
-    /// Lets nobody in any more, and waits until all have left.
-    pub(crate) async fn close(&self) {
+    /// Lets nobody in any more, and tells those inside that it is over.
+    pub(crate) fn shut(&self) {
         self.closing.cancel();
+    }
+
+    /// The same, and waits until all have left.
+    pub(crate) async fn close(&self) {
+        self.shut();
         self.inside.write().await.take();
     }
 }
@@ -56,6 +61,12 @@ impl Visit {
     /// Waits until the sandbox is wanted back; the stay is to end then.
     pub async fn over(&self) {
         self.closing.cancelled().await;
+    }
+
+    /// Whether it is wanted back already.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.closing.is_cancelled()
     }
 
     /// Whose hands are on the desktop there.

@@ -425,6 +425,9 @@ impl Drive {
 
     /// Stops whatever is under way, and waits until it has stopped.
     async fn stop(&mut self) {
+        // First: the commands of the job end here, also those in the background, and whoever
+        // looks at what one of them serves is to know why.
+        self.driver.door.shut();
         self.wakes.clear();
         self.unheard.clear();
         self.filling.shutdown().await;

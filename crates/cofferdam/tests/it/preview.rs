@@ -13,9 +13,9 @@ use crate::{eventually, server_lab};
 /// A server with a job in whose sandbox web servers listen.
 fn serving() -> (Served, String) {
     let app = json!({"path": "app.py", "content": include_str!("preview/app.py")});
-    let run = "python3 app.py > log 2>&1 & until [ -e ready ]; do sleep 0.05; done";
+    let run = json!({"command": "python3 app.py > log 2>&1", "background": true});
     let wait = bash("until [ -e end ]; do sleep 0.1; done");
-    let served = Served::new([Turn::call("write_file", app), bash(run), wait]);
+    let served = Served::new([Turn::call("write_file", app), Turn::call("bash", run), wait]);
     let job = served.submit(&json!({"task": "serve"}));
     served.until_file(&job, "ready");
     (served, job)

@@ -35,9 +35,6 @@ use crate::exec::visitor_call;
 use crate::files::wanted_back;
 use crate::problem::{BROKEN, Refusal, SILENT, UNAVAILABLE, UNFIT};
 
-/// How long the end of a job is waited for where a program broke off.
-const PARTING: Duration = Duration::from_secs(1);
-
 /// Time to be connected, inside.
 const CONNECT: Duration = Duration::from_secs(15);
 /// Time in which nothing may pass before the answer begins.
@@ -89,12 +86,15 @@ impl Errand {
             request.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
         }
         let (activity, cut) = (Activity::new(), Cut::default());
-        let mut answer = tokio::select! {
-            // First: the connection ends for the same reason, and that says less.
-            biased;
+        let answer = tokio::select! {
             () = self.stay.visit.over() => return Err(wanted_back()),
-            answer = self.send(request, &activity, &cut) => answer?,
+            answer = self.send(request, &activity, &cut) => answer,
             () = activity.silence(ANSWER) => return Err(silent()),
+        };
+        // A job that ends takes its programs along, and says so before it does.
+        let mut answer = match answer {
+            Err(_) if self.stay.visit.is_over() => return Err(wanted_back()),
+            answer => answer?,
         };
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(client) = client.filter(|_| is_websocket(answer.headers())) else {
@@ -166,16 +166,11 @@ impl Errand {
                 () = over => {}
             }
         });
-        match sender.send_request(request).await {
-            Ok(answer) => Ok(answer),
-            Err(_) if cut.is_made() => Err(let_go()),
-            Err(error) if error.is_user() => Err(cut_short()),
-            // A job that ends may take its programs along before its sandbox.
-            Err(error) => match tokio::time::timeout(PARTING, self.stay.visit.over()).await {
-                Ok(()) => Err(wanted_back()),
-                Err(_) => Err(broken(&error)),
-            },
-        }
+        sender.send_request(request).await.map_err(|error| match error {
+            _ if cut.is_made() => let_go(),
+            error if error.is_user() => cut_short(),
+            error => broken(&error),
+        })
     }
 
     async fn connect(&self) -> Result<Tunnel, Refusal> {
