@@ -227,6 +227,13 @@ fn previews() -> Vec<Endpoint> {
                 .refused(422, "There is no JupyterLab, or no domain for previews.")
                 .refused(503, "It did not start."),
         ),
+        there(
+            Endpoint::get("/jobs/{id}/lab", "visitLab", "previews", "Go to JupyterLab")
+                .about("The same for whoever follows redirections and sends the token.")
+                .empty(303, "It is there.")
+                .refused(422, "There is no JupyterLab, or no domain for previews.")
+                .refused(503, "It did not start."),
+        ),
     ]
 }
 

@@ -38,7 +38,7 @@ use crate::problem::{FOREIGN, NO_TOKEN, Refusal, UNFIT};
 use crate::request::{Caller, Id, json};
 
 pub(crate) use domain::{Domain, Spot};
-pub(crate) use lab::open as open_lab;
+pub(crate) use lab::{open as open_lab, visit as visit_lab};
 
 use crowd::Crowd;
 use filter::Outside;
@@ -261,11 +261,16 @@ fn led_on(path: &str, query: &str, cookie: Option<&str>) -> Result<Response, Ref
     // Two slashes would name another host.
     let path = format!("/{}", path.trim_start_matches(['/', '\\']));
     let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+    see_other(&format!("{path}{query}"), cookie)
+}
+
+/// To another address, which is for nobody else.
+fn see_other(address: &str, cookie: Option<&str>) -> Result<Response, Refusal> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
     let value = |text: &str| HeaderValue::from_str(text).map_err(|e| Refusal::internal(&e));
-    headers.insert(LOCATION, value(&format!("{path}{query}"))?);
+    headers.insert(LOCATION, value(address)?);
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     if let Some(cookie) = cookie {

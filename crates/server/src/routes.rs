@@ -104,6 +104,7 @@ fn rows() -> Vec<Row> {
         row("/submit", post(simple::schedule)),
         row("/status/{id}", get(simple::status)),
         row("/jobs/{id}/output.zip", get(outputs::zip)),
+        row("/jobs/{id}/lab", get(preview::visit_lab)).long(),
         row("/jobs/{id}/ports/{port}", any(preview::by_path)).relayed(),
         row("/jobs/{id}/ports/{port}/", any(preview::by_path)).relayed(),
         row("/jobs/{id}/ports/{port}/{*path}", any(preview::by_path)).relayed(),

@@ -1,7 +1,8 @@
 //! JupyterLab in a job's sandbox, started when somebody first asks for it.
 //!
 //! It asks for no password: whoever reaches it inside is inside already, and from outside
-//! there is no way to it but a preview. It stops by itself when nobody uses it.
+//! there is no way to it but a preview. It is stopped when nobody has been connected to it
+//! for some time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,14 +15,16 @@ use cofferdam_fleet::Visit;
 use cofferdam_guest_protocol::{OutputMode, TunnelTarget};
 use cofferdam_sandbox::{OutputChunk, Process};
 use cofferdam_types::JobId;
+use http::header::HOST;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
-use super::{Spot, link};
+use super::{Spot, link, see_other};
 use crate::app::{App, place};
 use crate::exec::visitor_call;
 use crate::files::wanted_back;
-use crate::problem::{Refusal, UNAVAILABLE, UNFIT};
+use crate::origin::is_foreign;
+use crate::problem::{FOREIGN, Refusal, UNAVAILABLE, UNFIT};
 use crate::request::{Caller, Id, json};
 
 /// Time to start, on a machine that is busy.
@@ -39,10 +42,12 @@ const LAST_WORDS: usize = 300;
 /// The exit code where there is none.
 const MISSING: i32 = 97;
 
-/// Prints what a JupyterLab that runs says of itself.
+/// Prints what a JupyterLab that runs says of itself. It is not idle then: somebody comes.
 const FIND: &str = r#"
-for file in "$HOME"/.cofferdam/lab/jpserver-*.json; do
+place="$HOME/.cofferdam/lab"
+for file in "$place"/jpserver-*.json; do
     number=${file##*-}; number=${number%.json}
+    touch "$place/used" 2>/dev/null
     kill -0 "$number" 2>/dev/null && cat "$file" && exit 0
     rm -f "$file"
 done
@@ -52,6 +57,10 @@ exit 1
 /// Starts JupyterLab, prints what it says of itself, and stays as long as it does. It is
 /// looked for where it was set up, then where the image has it. Kernels of code cells can
 /// be chosen in it: their connection files are beside.
+///
+/// Its own idleness will not do: it counts those kernels as its own, and neither a page that
+/// is open nor a connection to one of those kernels. So the kernel's table of connections is
+/// asked, where every page of JupyterLab that is open has one.
 const START_IT: &str = r#"
 umask 077
 place="$HOME/.cofferdam/lab"
@@ -69,20 +78,37 @@ export JUPYTER_RUNTIME_DIR="$place"
     --IdentityProvider.token= --PasswordIdentityProvider.hashed_password= \
     --ServerApp.allow_external_kernels=True \
     --ServerApp.external_connection_dir="$HOME/.cofferdam/aide" \
-    --ServerApp.shutdown_no_activity_timeout="$COFFERDAM_IDLE" \
-    --MappingKernelManager.cull_idle_timeout="$COFFERDAM_IDLE" \
-    --MappingKernelManager.cull_interval=60 \
     --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
     >"$place/log" 2>&1 </dev/null &
 number=$!
 trap 'kill $number' TERM INT HUP
-until [ -s "$place/jpserver-$number.json" ]; do
+about="$place/jpserver-$number.json"
+until [ -s "$about" ]; do
     kill -0 $number 2>/dev/null || { tail -c 1000 "$place/log" >&2; exit 1; }
     sleep 0.1
 done
-cat "$place/jpserver-$number.json"
+port=$(sed -n 's/.*"port": *\([0-9][0-9]*\).*/\1/p' "$about")
+connected=": [0-9A-F]*:$(printf %04X "$port") [0-9A-F]*:[0-9A-F]* 01 "
+pause=$((COFFERDAM_IDLE / 10))
+[ $pause -ge 1 ] || pause=1
+[ $pause -le 10 ] || pause=10
+touch "$place/used"
+cat "$about"
+while kill -0 $number 2>/dev/null; do
+    used=$(stat -c %Y "$place/used") || used=0
+    if grep -q "$connected" /proc/net/tcp; then
+        touch "$place/used"
+    elif [ $(($(date +%s) - used)) -ge "$COFFERDAM_IDLE" ]; then
+        # Nobody is to find one that ends.
+        rm -f "$about"
+        kill $number
+        break
+    fi
+    sleep $pause &
+    wait $!
+done
 wait $number
-rm -f "$place/jpserver-$number.json"
+rm -f "$about"
 "#;
 
 /// Who starts one now: one person for each job, and the others wait.
@@ -117,17 +143,45 @@ pub(crate) async fn open(
     Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let row = app.job(&caller.0, &id).await?;
+    let url = address(&app, &caller, &id, &headers).await?;
+    json(StatusCode::OK, &PreviewLink { url })
+}
+
+/// `GET /jobs/{id}/lab`: leads there.
+pub(crate) async fn visit(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Id(id): Id,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    // It starts something, also where a proxy adds the token to whatever a browser asks for.
+    if is_foreign(&headers, host) {
+        let remedy = "open the address itself, or the job's page";
+        return Err(Refusal::new(FOREIGN, "another site's page leads here", remedy));
+    }
+    let url = address(&app, &caller, &id, &headers).await?;
+    see_other(&url, None)
+}
+
+/// The address of a job's JupyterLab, which runs by then.
+async fn address(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<String, Refusal> {
+    let row = app.job(&caller.0, id).await?;
     let _place = place(&app.room.commands, "commands")?;
     let visit = app.fleet.visit(&row).await?;
     // Before anything is started in vain.
-    link(&app, caller.1, &headers, Spot { job: row.id, port: 1 }, "/lab")?;
+    link(app, caller.1, headers, Spot { job: row.id, port: 1 }, "/lab")?;
     let begun = async {
         let lock = app.previews.starts.of(row.id);
         let _one = lock.lock().await;
         let port = match find(&visit).await? {
             Some(port) => port,
-            None => start(&app, &visit).await?,
+            None => start(app, &visit).await?,
         };
         until_it_listens(&visit, port).await?;
         Ok::<_, Refusal>(port)
@@ -136,8 +190,7 @@ pub(crate) async fn open(
         port = tokio::time::timeout(START, begun) => port.unwrap_or_else(|_| Err(slow()))?,
         () = visit.over() => return Err(wanted_back()),
     };
-    let url = link(&app, caller.1, &headers, Spot { job: row.id, port }, "/lab")?;
-    json(StatusCode::OK, &PreviewLink { url })
+    link(app, caller.1, headers, Spot { job: row.id, port }, "/lab")
 }
 
 /// The port of the one that runs.
@@ -157,7 +210,7 @@ async fn start(app: &App, visit: &Visit) -> Result<u16, Refusal> {
     let command = visit
         .shell(START_IT)
         .env("COFFERDAM_PREFIX", parts)
-        .env("COFFERDAM_IDLE", idle.as_secs().to_string())
+        .env("COFFERDAM_IDLE", idle.as_secs().max(1).to_string())
         .timeout(None)
         .output(OutputMode::Stream);
     let mut process = visit.start(visitor_call()?, command).await?;
@@ -171,7 +224,7 @@ async fn start(app: &App, visit: &Visit) -> Result<u16, Refusal> {
         let room = LONGEST.saturating_sub(kept.len());
         kept.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));
         if let Some(port) = port_in(&said) {
-            process.detach();
+            process.release();
             return Ok(port);
         }
     }
