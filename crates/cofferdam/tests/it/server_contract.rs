@@ -55,9 +55,15 @@ fn the_server_does_what_its_document_says() {
     served.home().set_up_cells();
     let running = served.submit(&json!({"task": "work"}));
     let spare = served.submit(&json!({"task": "work, and be stopped"}));
-    for job in [&running, &spare] {
+    let filmed = served.submit(&json!({"task": "work, and have been filmed"}));
+    for job in [&running, &spare, &filmed] {
         served.until_file(job, "moving");
     }
+    record(&served, &filmed);
+    served.ask("DELETE", &film(&filmed)).expect(200);
+    record(&served, &running);
+    // The first time takes longer than a request of the fuzzer's may.
+    served.ask("POST", &format!("/api/v1/jobs/{running}/lab")).expect(200);
     let complete = served.submit(&json!({"task": "Run: touch here", "model": "demo"}));
     served.until(&complete, &["complete"]);
     let me = served.ask("GET", "/api/v1/me").expect(200);
@@ -67,7 +73,7 @@ fn the_server_does_what_its_document_says() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis");
     let place = served.home().make_directory("schemathesis");
     let ran = Command::new("timeout")
-        .args(["--kill-after=5", "240"])
+        .args(["--kill-after=5", "420"])
         .arg(schemathesis)
         .arg("--config-file")
         .arg(ours.join("schemathesis.toml"))
@@ -85,6 +91,7 @@ fn the_server_does_what_its_document_says() {
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("COFFERDAM_RUNNING", &running)
         .env("COFFERDAM_SPARE", &spare)
+        .env("COFFERDAM_FILMED", &filmed)
         .env("COFFERDAM_COMPLETE", &complete)
         .env("COFFERDAM_TOKEN_ID", token["token"]["id"].as_str().unwrap())
         .output()
@@ -102,6 +109,16 @@ fn the_server_does_what_its_document_says() {
     assert_eq!(job["status"], "running");
     stop_all(&served);
     served.stop();
+}
+
+fn film(job: &str) -> String {
+    format!("/api/v1/jobs/{job}/desktop/recording")
+}
+
+/// Begins a recording: when that is answered, there is a picture in it.
+fn record(served: &Served, job: &str) {
+    served.ask("POST", &format!("/api/v1/jobs/{job}/desktop")).expect(200);
+    served.ask("POST", &film(job)).expect(200);
 }
 
 /// Stops every job there is: nobody will come for their sandboxes.
