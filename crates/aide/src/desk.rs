@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `desk start` | keeps a desktop until it is stopped or idle; says when it is ready |
 //! | `desk find` | says where a desktop that runs is, and starts none |
+//! | `desk release` | lets go of what a person held whose connection broke |
 //! | `desk stop` | ends it, and waits until it is gone |
 //! | `desk act` | reads one action as JSON from stdin, does it, says what came of it |
 //!
@@ -25,6 +26,7 @@ mod manager;
 mod outlet;
 mod picture;
 mod program;
+mod release;
 mod script;
 mod server;
 mod start;
@@ -64,6 +66,7 @@ fn run(args: &[OsString], outlet: &mut Outlet) -> Result<DeskPiece, DeskError> {
         match order {
             Order::Start(wish) => start::start(&wish, outlet).await,
             Order::Find { name } => find(&name, outlet),
+            Order::Release { name } => release::release(&name).await.map(|()| DeskPiece::Done),
             Order::Stop { name } => stop::stop(&name).await.map(DeskPiece::Stopped),
             Order::Act(wish) => act::act(&wish, outlet).await.map(|()| DeskPiece::Done),
         }

@@ -16,6 +16,8 @@ usage: cofferdam-aide kernel [--spec NAME] [--name NAME] [--idle SECONDS] [--sta
        cofferdam-aide cell [--name NAME] [--seconds N] [--grace SECONDS] [--limit BYTES] < CODE
        cofferdam-aide kernels
        cofferdam-aide desk start [--name NAME] [--width W] [--height H] [--idle SECONDS]
+       cofferdam-aide desk find [--name NAME]
+       cofferdam-aide desk release [--name NAME]
        cofferdam-aide desk stop [--name NAME]
        cofferdam-aide desk act [--name NAME] [--longest PIXELS] [--pixels PIXELS]
                                [--look MILLISECONDS] < ACTION

@@ -71,6 +71,11 @@ pub(crate) async fn start(
             let remedy = "install it on the server's machine: apt-get install ffmpeg";
             return Err(Refusal::new(CONFLICT, why, remedy));
         }
+        "ended" => {
+            let why = "the last recording has ended by itself, and nobody has fetched it";
+            let remedy = "end it first, which puts chapters into it: DELETE";
+            return Err(Refusal::new(CONFLICT, why, remedy));
+        }
         "off" => "start the desktop first: POST /api/v1/jobs/{id}/desktop",
         _ => "look at the disk and the memory that the job has left",
     };
@@ -96,7 +101,7 @@ async fn begin(visit: &Visit) -> Result<String, Refusal> {
     }
     let word = String::from_utf8_lossy(&said).trim().to_owned();
     if word == "started" {
-        process.detach();
+        process.release();
     }
     Ok(word)
 }

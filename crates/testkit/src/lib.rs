@@ -15,6 +15,8 @@
 //!
 //! [`needles`] makes logs of jobs with facts hidden in them.
 //!
+//! [`Picture`] is what a PNG shows.
+//!
 //! [`SetUp`] is what `cofferdam setup` installs.
 //!
 //! [`CrashSuite`] kills servers of the product in every state of a job.
@@ -34,6 +36,7 @@ mod minilm;
 mod conversation;
 
 mod browser;
+mod picture;
 mod postgres;
 mod set_up;
 
@@ -47,6 +50,7 @@ pub use conversation::Conversation;
 pub use crash::{CrashSuite, Tally, Violation};
 pub use embeddings::{Embedded, EmbeddingServer, Embeddings};
 pub use minilm::minilm;
+pub use picture::Picture;
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};
 pub use server::{Recorded, ScriptedServer};

@@ -179,8 +179,8 @@ impl<Piece: DeserializeOwned> Running<Piece> {
         format!("{how} {}", self.words()).trim_end().to_owned()
     }
 
-    /// Lets it run on by itself.
-    pub(crate) fn detach(self) {
-        self.process.detach();
+    /// Lets it stay, by itself; the sandbox forgets it when it has ended.
+    pub(crate) fn release(self) {
+        self.process.release();
     }
 }

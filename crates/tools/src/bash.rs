@@ -61,7 +61,7 @@ pub(crate) fn spec() -> ToolSpec {
 }
 
 /// The name of a call's command in the sandbox, far from those of other calls.
-fn guest_call(call: CallId) -> CallId {
+pub(crate) fn guest_call(call: CallId) -> CallId {
     CallId(call.0.saturating_add(1 << 32))
 }
 

@@ -200,7 +200,7 @@ async fn start(tools: &Tools, aide: &Aide, kernel: &Kernel<'_>) -> Result<(), Tr
     };
     match said {
         Some(KernelPiece::Ready(_) | KernelPiece::Found(_)) => {
-            running.detach();
+            running.release();
             tools.something_stays();
             Ok(())
         }

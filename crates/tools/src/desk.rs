@@ -28,7 +28,7 @@ use crate::tools::{Call, Tools, spec as object};
 use crate::trouble::Trouble;
 use shown::Shown;
 
-pub use find::find_desktop;
+pub use find::{find_desktop, release_desktop};
 
 pub(crate) const NAME: &str = "computer";
 
@@ -229,7 +229,7 @@ pub async fn open_desktop(sandbox: &Sandbox, aide: &Aide, call: CallId) -> Resul
     match said {
         Some(DeskPiece::Ready(desktop)) => {
             if desktop.fresh {
-                running.detach();
+                running.release();
             } else {
                 running.end(sandbox).await;
                 sandbox.acknowledge(call);

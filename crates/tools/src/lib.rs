@@ -30,7 +30,7 @@ mod write_file;
 
 pub use aide::Aide;
 pub use cofferdam_aide_protocol::{Desktop, Size};
-pub use desk::{find_desktop, open_desktop, screenshot};
+pub use desk::{find_desktop, open_desktop, release_desktop, screenshot};
 pub use gather::{Gathered, gather};
 pub use hands::{Hands, Held};
 pub use outputs::Outputs;

@@ -136,6 +136,15 @@ impl Tools {
         Arc::clone(&self.hands)
     }
 
+    /// Whether a call in a sandbox is one of a tool's, which [`Tools::take_up`] finds
+    /// again.
+    #[must_use]
+    pub fn is_call(call: CallId) -> bool {
+        let first = crate::bash::guest_call(CallId(0));
+        let last = crate::desk::guest_call(first);
+        (first..last).contains(&call)
+    }
+
     /// Runs a call. It never fails: what goes wrong is an output for the model.
     /// Dropping it before its end ends the command in the sandbox.
     pub async fn run(&self, call: Call<'_>) -> ToolOutput {
@@ -150,13 +159,18 @@ impl Tools {
     /// What of its output the earlier process had already taken is missing, and
     /// said to be.
     pub async fn take_up(&self, call: CallId, watcher: &dyn Watcher) -> Option<ToolOutput> {
+        // A person who takes over waits for an action, as for any other. Should one have been
+        // quicker, it is followed all the same.
+        let turn = self.hands.turn(Duration::ZERO).await;
         // Without an answer the shell's own attempt says what is wrong.
         let known = self.sandbox.calls().await.unwrap_or_default();
         let is_known = |name: CallId| known.iter().any(|state| state.call == name.0);
+        if is_known(desk::guest_call(call)) {
+            return desk::take_up(self, call).await;
+        }
+        drop(turn);
         if is_known(cells::guest_call(call)) {
             cells::take_up(self, call, watcher).await
-        } else if is_known(desk::guest_call(call)) {
-            desk::take_up(self, call).await
         } else {
             bash::take_up(self, call, watcher).await
         }

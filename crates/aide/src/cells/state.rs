@@ -199,10 +199,15 @@ impl State {
     /// Writes a file that nobody ever sees half.
     fn replace(&self, kind: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.file(&format!("{kind}.{}.new", std::process::id()));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(bytes)?;
-        fs::rename(&new, self.file(kind))
+        let written = || {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(bytes)?;
+            fs::rename(&new, self.file(kind))
+        };
+        // A part of it would take room where there is none.
+        written().inspect_err(|_| remove(&new))
     }
 
     fn try_lock(&self, kind: &str) -> io::Result<Option<File>> {

@@ -143,20 +143,24 @@ impl Desk<'_> {
                 self.go(&hands, at)?;
                 self.hold(&mut hands, holding.as_deref()).await?;
                 hands.click(button, count)?;
+                self.state.note_held(false);
             }
             Action::Drag { from, to, holding } => {
                 let to = self.on_screen(to)?;
                 self.go(&hands, from)?;
                 self.hold(&mut hands, holding.as_deref()).await?;
                 hands.drag(to).await?;
+                self.state.note_held(false);
             }
             Action::ButtonDown { at } => {
                 self.go(&hands, at)?;
+                self.state.note_held(true);
                 hands.leave_button_down()?;
             }
             Action::ButtonUp { at } => {
                 self.go(&hands, at)?;
                 hands.let_button_up()?;
+                self.state.note_held(false);
             }
             Action::Scroll { at, direction, amount, holding } => {
                 self.go(&hands, at)?;
@@ -261,7 +265,7 @@ impl Desk<'_> {
         };
         let mut pixels = camera.take(part)?;
         if region.is_none() {
-            self.state.write_seen(&Tiles::of(&pixels).to_bytes())?;
+            self.state.keep_seen(&Tiles::of(&pixels).to_bytes());
         }
         if let Some(cursor) = camera.cursor() {
             pixels.draw(&cursor, part);

@@ -8,7 +8,7 @@ use cofferdam_aide_protocol::{DEFAULT_LIMITS, PictureLimits, Size};
 use super::error::DeskError;
 
 const USAGE: &str = "usage: desk start [--name NAME] [--width W] [--height H] [--idle SECONDS], \
-     desk find [--name NAME], desk stop [--name NAME], \
+     desk find [--name NAME], desk release [--name NAME], desk stop [--name NAME], \
      desk act [--name NAME] [--longest PIXELS] [--pixels PIXELS] [--look MILLISECONDS]";
 
 /// The desktop that is meant, if none is named.
@@ -25,6 +25,7 @@ const SIDES: std::ops::RangeInclusive<u64> = 64..=8192;
 pub(super) enum Order {
     Start(StartWish),
     Find { name: String },
+    Release { name: String },
     Stop { name: String },
     Act(ActWish),
 }
@@ -68,7 +69,7 @@ impl Order {
                 })
             };
             match (*command, *option) {
-                ("start" | "find" | "stop" | "act", "--name") => {
+                ("start" | "find" | "release" | "stop" | "act", "--name") => {
                     start.name = checked_name(value)?;
                     act.name.clone_from(&start.name);
                 }
@@ -88,6 +89,7 @@ impl Order {
         match *command {
             "start" => Ok(Self::Start(start)),
             "find" => Ok(Self::Find { name: start.name }),
+            "release" => Ok(Self::Release { name: start.name }),
             "stop" => Ok(Self::Stop { name: start.name }),
             "act" => Ok(Self::Act(act)),
             _ => Err(usage()),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cofferdam_aide_protocol::{Button, Direction, Point};
 use tokio::time::sleep;
 use x11rb::protocol::xproto::{
-    BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ConnectionExt as _, KEY_PRESS_EVENT,
+    BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ButtonMask, ConnectionExt as _, KEY_PRESS_EVENT,
     KEY_RELEASE_EVENT, MOTION_NOTIFY_EVENT,
 };
 use x11rb::protocol::xtest::ConnectionExt as _;
@@ -39,6 +39,18 @@ impl<'a> Hands<'a> {
             let byte = down.get(usize::from(code / 8)).copied().unwrap_or_default();
             if byte & (1 << (code % 8)) != 0 {
                 self.fake(KEY_RELEASE_EVENT, code)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Releases buttons that other hands like these left down.
+    pub(super) fn release_buttons(&self) -> Result<(), DeskError> {
+        let pointer = self.display.connection.query_pointer(self.display.root)?.reply()?;
+        let down = u16::from(pointer.mask);
+        for button in 1..=5 {
+            if down & (u16::from(ButtonMask::M1) << (button - 1)) != 0 {
+                self.fake(BUTTON_RELEASE_EVENT, button)?;
             }
         }
         Ok(())

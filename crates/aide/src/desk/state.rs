@@ -7,6 +7,7 @@
 //! | `authority` | the key to the display |
 //! | `vnc` | the socket for viewers |
 //! | `seen` | what the screen looked like when it was last shown |
+//! | `held` | there while the job holds the left button down between two actions |
 //! | `lent` | which keys of the keyboard were given a meaning of ours |
 //! | `environment` | the variables of programs on the desktop, as a shell reads them |
 //! | `ready` | written when the desktop can be used: where all this is |
@@ -164,8 +165,27 @@ impl State {
         self.read("seen")
     }
 
-    pub(super) fn write_seen(&self, seen: &[u8]) -> Result<(), DeskError> {
-        self.write("seen", seen)
+    /// Keeps what the screen looked like. Where that cannot be written nothing is kept:
+    /// better than what was seen earlier.
+    pub(super) fn keep_seen(&self, seen: &[u8]) {
+        if self.write("seen", seen).is_err() {
+            fs::remove_file(self.directory.join("seen")).ok();
+        }
+    }
+
+    /// Whether the job holds the left button down between two actions.
+    pub(super) fn is_held(&self) -> bool {
+        self.directory.join("held").exists()
+    }
+
+    /// Notes whether it does. A note that is missing lets go too early, and only when a
+    /// person's connection broke.
+    pub(super) fn note_held(&self, held: bool) {
+        if held {
+            self.write("held", b"").ok();
+        } else {
+            fs::remove_file(self.directory.join("held")).ok();
+        }
     }
 
     /// The keys that were given another meaning, the longest ago first.
@@ -191,7 +211,8 @@ impl State {
 
     /// Removes what a keeper that was killed left, but not the lock.
     pub(super) fn clear(&self) {
-        for name in ["ready", "environment", "hands", "authority", "vnc", "seen", "lent", "fluxbox"]
+        for name in
+            ["ready", "environment", "hands", "authority", "vnc", "seen", "lent", "held", "fluxbox"]
         {
             // What is not there needs no removing.
             fs::remove_file(self.directory.join(name)).ok();
@@ -227,7 +248,11 @@ impl State {
             file.write_all(bytes)?;
             fs::rename(&new, &path)
         };
-        written().map_err(|source| self.trouble("write", &path, source))
+        written().map_err(|source| {
+            // A part of it would take room where there is none.
+            fs::remove_file(&new).ok();
+            self.trouble("write", &path, source)
+        })
     }
 
     fn trouble(&self, what: &'static str, path: &Path, source: io::Error) -> DeskError {

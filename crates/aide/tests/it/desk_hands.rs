@@ -1,5 +1,6 @@
 //! What is done with the mouse arrives in a program.
 
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use cofferdam_aide_protocol::{DeskFailureKind, DeskPiece};
@@ -9,7 +10,7 @@ use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{ConnectionExt, CreateWindowAux, EventMask, KeyButMask, WindowClass};
 use x11rb::rust_connection::{DefaultStream, RustConnection};
 
-use crate::desktop::{Desktop, Talker, wait_until};
+use crate::desktop::{Desktop, Home, Talker, wait_until};
 
 /// The window of `window.py`.
 pub(crate) struct Window(Talker);
@@ -132,6 +133,55 @@ fn a_button_can_be_held_over_several_actions() {
     assert!(!window.said().iter().any(|line| line.starts_with("up1")));
     desktop.act(&json!({"action": "left_mouse_up"}));
     window.says("up1 50 60");
+}
+
+/// A viewer that presses the left button here, and goes when the window has seen it.
+fn press_and_go(desktop: &Desktop, window: &Window, [x, y]: [u32; 2]) {
+    let mut viewer = UnixStream::connect(&desktop.is.vnc).unwrap();
+    let mut read = |length: usize, answer: &[u8]| {
+        let mut bytes = vec![0; length];
+        viewer.read_exact(&mut bytes).unwrap();
+        viewer.write_all(answer).unwrap();
+        bytes
+    };
+    read(12, b"RFB 003.008\n");
+    read(2, &[1]);
+    read(4, &[1]);
+    let screen = read(24, &[]);
+    let name = u32::from_be_bytes(screen[20..].try_into().unwrap());
+    let ([x0, x1], [y0, y1]) = ((x as u16).to_be_bytes(), (y as u16).to_be_bytes());
+    read(name as usize, &[5, 1, x0, x1, y0, y1]);
+    window.says("down1");
+}
+
+fn let_go(desktop: &Desktop) {
+    let release = || assert_eq!(desktop.home().run("release", ""), [DeskPiece::Done]);
+    let window = Window::open(desktop);
+    let [x, y, ..] = window.place("canvas");
+    press_and_go(desktop, &window, [x + 10, y + 20]);
+    release();
+    window.says("up1 10 20");
+
+    // What the job holds stays held. Not where it would be a double click.
+    window.forget();
+    desktop.act(&json!({"action": "left_mouse_down", "coordinate": [x + 100, y + 120]}));
+    window.says("down1");
+    release();
+    desktop.act(&json!({"action": "mouse_move", "coordinate": [x + 50, y + 60]}));
+    window.says("drag 50 60");
+    assert!(!window.said().iter().any(|line| line.starts_with("up1")));
+    desktop.act(&json!({"action": "left_mouse_up"}));
+    window.says("up1 50 60");
+}
+
+#[test]
+fn what_a_viewer_held_that_is_gone_is_let_go_of() {
+    let_go(&Desktop::start());
+    let home = Home::with_programs(&["Xvfb", "x11vnc", "xkbcomp", "openbox"]);
+    let_go(&Desktop::start_in(home, "start"));
+    let none = Home::new().run("release", "");
+    let [DeskPiece::Failed(failure)] = none.as_slice() else { panic!("{none:?}") };
+    assert_eq!(failure.kind, DeskFailureKind::NotRunning);
 }
 
 #[test]

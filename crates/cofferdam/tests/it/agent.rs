@@ -41,7 +41,8 @@ impl Agent {
         Self::with_home(Home::new(), dialect, script)
     }
 
-    fn with_home(
+    /// The same in a home of its own.
+    pub(crate) fn with_home(
         home: Home,
         dialect: Dialect,
         script: impl FnMut(&Recorded, usize) -> Turn + Send + 'static,

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cofferdam_testkit::{Dialect, Turn};
+use cofferdam_testkit::{Dialect, Picture, Turn};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, bash, of_kind};
@@ -83,26 +83,6 @@ fn pictures(asked: &Value) -> Vec<Picture> {
             png.iter().map(|png| Picture::of(png)).collect()
         }
         _ => Vec::new(),
-    }
-}
-
-struct Picture {
-    size: (u32, u32),
-    rgb: Vec<u8>,
-}
-
-impl Picture {
-    fn of(png: &[u8]) -> Self {
-        let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
-        let mut rgb = vec![0; reader.output_buffer_size().unwrap()];
-        let info = reader.next_frame(&mut rgb).unwrap();
-        assert_eq!(info.color_type, png::ColorType::Rgb);
-        Self { size: (info.width, info.height), rgb }
-    }
-
-    fn pixel(&self, [x, y]: [u32; 2]) -> [u8; 3] {
-        let start = (y * self.size.0 + x) as usize * 3;
-        self.rgb[start..start + 3].try_into().unwrap()
     }
 }
 

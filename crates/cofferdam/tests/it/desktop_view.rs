@@ -1,153 +1,15 @@
 //! A job's desktop in a real browser: watched live, taken over, given back.
 
-mod viewer;
-
-use std::sync::{Arc, Mutex};
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cofferdam_testkit::{Browser, Turn};
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use cofferdam_testkit::Browser;
+use serde_json::json;
 
 use crate::agent::bash;
+use crate::desk_lab::{BLUE, GREEN, Lab, Plan, Screen, Viewer, ask, colours, near, probed};
 use crate::eventually;
+use crate::home::Home;
 use crate::served::Served;
-use viewer::{Viewer, ask};
-
-/// A window over the whole screen, of one colour, that says what happens to it.
-const WINDOW: &str = r##"
-import pathlib, tkinter
-
-root = tkinter.Tk()
-root.title("Seen")
-root.geometry("1280x800+0+0")
-field = tkinter.Frame(root, background="#2060c0")
-field.pack(fill="both", expand=True)
-label = tkinter.Label(field, background="#2060c0", foreground="white", justify="left")
-label.configure(font=("DejaVu Sans", 30), text="A program in the sandbox")
-label.place(x=60, y=60)
-log = open("said", "a", buffering=1)
-
-def say(*words):
-    print(*words, file=log, flush=True)
-    lines = [*label["text"].split("\n"), " ".join(map(str, words))]
-    label.configure(text="\n".join(lines[:1] + lines[1:][-8:]))
-
-def down(event):
-    say("down", event.num)
-    for part in (field, label):
-        part.configure(background="#12c834")
-
-root.bind("<Button>", down)
-root.bind("<ButtonRelease>", lambda event: say("up", event.num))
-root.bind("<Key>", lambda event: say("key", event.keysym))
-root.bind("<KeyRelease>", lambda event: say("released", event.keysym))
-root.bind("<FocusIn>", lambda event: pathlib.Path("ready").write_text(""))
-
-def show():
-    if not field.winfo_viewable() or field.winfo_width() < 1000:
-        root.after(20, show)
-        return
-    root.focus_force()
-
-root.after(20, show)
-root.mainloop()
-"##;
-
-const BLUE: [u8; 3] = [0x20, 0x60, 0xc0];
-const GREEN: [u8; 3] = [0x12, 0xc8, 0x34];
-
-/// A job that has the window on its desktop, waits until `go` is there, clicks, waits
-/// until `end` is there, and ends.
-struct Lab {
-    served: Served,
-    job: String,
-    /// What the model was asked, each time.
-    asked: Arc<Mutex<Vec<Value>>>,
-    place: TempDir,
-}
-
-impl Lab {
-    fn new() -> Self {
-        let write = format!("cat > window.py <<'END'\n{WINDOW}END\n");
-        let wait = |file: &str| bash(&format!("until [ -e {file} ]; do sleep 0.05; done"));
-        let start = json!({"command": "python3 window.py", "background": true});
-        let turns = [
-            bash(&write),
-            Turn::call("computer", json!({"action": "screenshot"})),
-            Turn::call("bash", start),
-            wait("go"),
-            Turn::call("computer", json!({"action": "left_click", "coordinate": [700, 500]})),
-            wait("end"),
-        ];
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&asked);
-        let served = Served::with(move |request, said| {
-            kept.lock().unwrap().push(request.clone());
-            turns.get(said).cloned().unwrap_or_else(|| Turn::text("done"))
-        });
-        let job = served.submit(&json!({"task": "use the desktop"}));
-        served.until_file(&job, "ready");
-        let place = tempfile::Builder::new().prefix("cofferdam-view-").tempdir().unwrap();
-        Self { served, job, asked, place }
-    }
-
-    /// A browser at the job's page, with the token entered.
-    fn visit(&self) -> Browser {
-        let browser = Browser::start(self.place.path());
-        browser.open(&format!("http://{}/#/jobs/{}", self.served.address, self.job));
-        browser.until("!document.querySelector('#door').hidden");
-        browser.type_into("#token", &self.served.token);
-        browser.click("#token-form button");
-        browser.until("!document.querySelector('#job').hidden");
-        browser
-    }
-
-    fn at(&self, rest: &str) -> String {
-        format!("/api/v1/jobs/{}{rest}", self.job)
-    }
-
-    /// What the window has said.
-    fn said(&self) -> String {
-        self.served.ask("GET", &self.at("/files/content?path=said")).send().text()
-    }
-
-    fn until_said(&self, words: &str) {
-        eventually(&format!("a window that says {words:?}"), || self.said().contains(words));
-    }
-
-    /// Lets the job go on that waits for a file.
-    fn put(&self, file: &str) {
-        let put = self.served.ask("PUT", &self.at(&format!("/files/content?path={file}")));
-        put.body("application/octet-stream", "x").expect(200);
-    }
-
-    fn events(&self) -> Vec<Value> {
-        let page = self.served.ask("GET", &self.at("/events?limit=1000")).expect(200);
-        page["events"].as_array().unwrap().clone()
-    }
-
-    /// How many calls of `computer` have begun, and how many have ended.
-    fn computer_calls(&self) -> (usize, usize) {
-        let events = self.events();
-        let calls: Vec<&Value> = events
-            .iter()
-            .filter(|event| event["event"] == "tool_started" && event["tool"] == "computer")
-            .map(|event| &event["call"])
-            .collect();
-        let ended = events
-            .iter()
-            .filter(|event| event["event"] == "tool_ended" && calls.contains(&&event["call"]));
-        (calls.len(), ended.count())
-    }
-
-    fn end(self) {
-        self.served.ask("POST", &self.at("/cancel")).send();
-        self.served.until(&self.job, &["cancelled", "complete"]);
-        self.served.stop();
-    }
-}
 
 fn state_is(state: &str) -> String {
     format!("document.querySelector('#desk').dataset.state === '{state}'")
@@ -242,7 +104,22 @@ fn a_person_watches_takes_over_and_gives_back() {
 
 #[test]
 fn whoever_watches_cannot_act_whatever_is_sent() {
-    let lab = Lab::new();
+    watched(Lab::new());
+}
+
+#[test]
+fn an_ordinary_user_watches_and_takes_over_too() {
+    watched(Lab::of(Plan::at(Home::of_ordinary_user())));
+}
+
+#[test]
+fn without_xvnc_people_watch_and_take_over_too() {
+    let lab = Lab::of(Plan { screen: Screen::Xvfb, ..Plan::at(Home::of_ordinary_user()) });
+    assert_eq!(lab.exec("pgrep -c 'Xvnc|Xtigervnc'; pgrep -c x11vnc"), "0\n1\n");
+    watched(lab);
+}
+
+fn watched(lab: Lab) {
     let press = |down: u8| [5, down, 2, 188, 1, 244];
     let (mut viewer, ..) = Viewer::connect(&lab.served, &lab.job);
     viewer.until_told(r#"{"hands":"job"}"#);
@@ -256,7 +133,8 @@ fn whoever_watches_cannot_act_whatever_is_sent() {
         viewer.send(&[byte]);
     }
     viewer.send(&[255, 0, 0, 1, 0, 0, 0, 0x62, 0, 0, 0, 0x30]);
-    assert_eq!(viewer.pixel(900, 600), BLUE);
+    // A viewer beside the server looks at the screen from time to time only.
+    eventually("a blue window", || viewer.pixel(900, 600) == BLUE);
     assert_eq!(lab.said(), "");
 
     // Whoever takes over acts, and what is held then is released when the connection
@@ -266,7 +144,11 @@ fn whoever_watches_cannot_act_whatever_is_sent() {
     viewer.send(&press(1));
     viewer.send(&[4, 1, 0, 0, 0, 0, 0, 0x61]);
     lab.until_said("key a");
-    assert!(!lab.said().contains("up 1") && !lab.said().contains("released"), "{}", lab.said());
+    eventually("a green window", || viewer.pixel(900, 600) == GREEN);
+    // A key that is held repeats itself. Nothing else came before.
+    let said = lab.said();
+    let (keys, others): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| *line == "key a");
+    assert!(!keys.is_empty() && others == ["down 1"], "{said}");
     drop(viewer);
     lab.until_said("released a");
     lab.until_said("up 1");
@@ -284,25 +166,6 @@ fn whoever_watches_cannot_act_whatever_is_sent() {
     lab.end();
 }
 
-/// What ffprobe says of a film.
-fn probed(film: &std::path::Path) -> Value {
-    let mut probe = std::process::Command::new("ffprobe");
-    probe.args(["-v", "error", "-of", "json", "-show_format", "-show_streams", "-show_chapters"]);
-    let ran = probe.arg(film).output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    serde_json::from_slice(&ran.stdout).unwrap()
-}
-
-/// The colour of one place in each picture of a film.
-fn colours(film: &std::path::Path) -> Vec<Vec<u8>> {
-    let mut decode = std::process::Command::new("ffmpeg");
-    decode.args(["-nostdin", "-v", "error", "-i"]).arg(film);
-    decode.args(["-vf", "crop=2:2:900:600", "-pix_fmt", "rgb24", "-f", "rawvideo", "-"]);
-    let ran = decode.output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    ran.stdout.chunks(12).map(|picture| picture[..3].to_vec()).collect()
-}
-
 #[test]
 fn a_recording_shows_the_desktop_with_chapters_of_what_the_job_did() {
     let lab = Lab::new();
@@ -316,10 +179,7 @@ fn a_recording_shows_the_desktop_with_chapters_of_what_the_job_did() {
         let begun = lab.served.ask("POST", &path).expect(200);
         assert_eq!(begun, json!({"recording": true}));
     }
-    let exec = |command: &str| {
-        let exec = lab.served.ask("POST", &lab.at("/exec"));
-        exec.json(&json!({"command": command})).expect(200)["stdout"].clone()
-    };
+    let exec = |command: &str| lab.exec(command);
     let length = "stat --format=%s ~/.cofferdam/recording/raw.webm || echo 0";
     eventually("a film with something in it", || exec(length) != "0\n");
     assert_eq!(exec("pgrep -c ffmpeg"), "1\n", "one at a time");
@@ -327,7 +187,7 @@ fn a_recording_shows_the_desktop_with_chapters_of_what_the_job_did() {
     eventually("a click, and what comes after it", || {
         let events = lab.events();
         let started = events.iter().filter(|event| event["event"] == "tool_started");
-        lab.computer_calls() == (2, 2) && started.count() == 6
+        lab.computer_calls() == (2, 2) && started.count() == 7
     });
     // The click turns the window green, which is in the film's last pictures.
     let (mut viewer, ..) = Viewer::connect(&lab.served, &lab.job);
@@ -358,9 +218,6 @@ fn a_recording_shows_the_desktop_with_chapters_of_what_the_job_did() {
     // The job may still have been on its way to where it waits when it was begun.
     assert!(titles.ends_with(&["bash", "computer", "bash"]), "{about}");
     let colours = colours(&file);
-    let near = |colour: &[u8], wanted: [u8; 3]| {
-        colour.iter().zip(wanted).all(|(seen, wanted)| seen.abs_diff(wanted) < 24)
-    };
     assert!(near(&colours[0], BLUE), "{colours:?}");
     assert!(near(colours.last().unwrap(), GREEN), "{colours:?}");
     lab.served.ask("DELETE", &path).refused(404, "API-004");

@@ -4,6 +4,7 @@
 
 mod agent;
 mod context_lab;
+mod desk_lab;
 mod home;
 mod invocation;
 mod processes;
@@ -22,6 +23,8 @@ mod context_shown;
 mod context_sizes;
 mod context_summaries;
 mod context_wires;
+mod desktop_crash;
+mod desktop_full;
 mod desktop_jobs;
 mod desktop_view;
 mod doctor;

@@ -18,8 +18,13 @@ pub(crate) struct Served {
     running: Option<Running>,
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
+    options: Vec<String>,
     agent: Agent,
 }
+
+/// What most servers are started with: nobody comes back for the sandboxes of jobs that a
+/// test leaves.
+pub(crate) const OPTIONS: &[&str] = &["--linger", "10s"];
 
 impl Served {
     /// A server whose model says this in each job, one turn after another, then
@@ -31,34 +36,35 @@ impl Served {
 
     /// A server whose model looks at each request, and at how often it has spoken in
     /// that job.
-    pub(crate) fn with(mut script: impl FnMut(&Value, usize) -> Turn + Send + 'static) -> Self {
+    pub(crate) fn with(script: impl FnMut(&Value, usize) -> Turn + Send + 'static) -> Self {
+        Self::at(Home::new(), OPTIONS, script)
+    }
+
+    /// The same in a home of its own, with other options.
+    pub(crate) fn at(
+        home: Home,
+        options: &[&str],
+        mut script: impl FnMut(&Value, usize) -> Turn + Send + 'static,
+    ) -> Self {
         // How far a job is shows in its own conversation: others run beside it.
-        let agent = Agent::with(Dialect::Messages, move |request, _| {
+        let agent = Agent::with_home(home, Dialect::Messages, move |request, _| {
             let said = request.body["messages"].as_array().map_or(0, Vec::len);
             script(&request.body, said / 2)
         });
-        let data = agent.home.path();
-        let running = agent
-            .home
-            // Nobody comes back for the sandboxes of jobs that a test leaves.
-            .cofferdam(["serve", "--listen", "127.0.0.1:0", "--grace", "1s", "--linger", "10s"])
-            .env("HOME", agent.home.beside("user"))
-            .env("MODEL", "anthropic/scripted")
-            // So nothing may be cut from that.
-            .env("CONTEXT_WINDOW", "10000000")
-            .env("ANTHROPIC_BASE_URL", agent.base_url())
-            .env("ANTHROPIC_API_KEY", "key-of-the-test")
-            .spawn();
-        let mut address = None;
-        eventually("a server that listens", || {
-            let said = running.so_far();
-            let line = said.lines().find_map(|line| line.strip_prefix("listening on http://"));
-            address = line.and_then(|line| line.parse().ok());
-            assert!(address.is_some() || !running.has_ended(), "{said}");
-            address.is_some()
-        });
-        let token = std::fs::read_to_string(data.join("token")).unwrap().trim().to_owned();
-        Self { running: Some(running), address: address.unwrap(), token, agent }
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        let (running, address) = start(&agent, "127.0.0.1:0", &options);
+        let token = agent.home.path().join("token");
+        let token = std::fs::read_to_string(token).unwrap().trim().to_owned();
+        Self { running: Some(running), address, token, options, agent }
+    }
+
+    /// Kills it in the middle of things, and starts another where it was.
+    pub(crate) fn kill_and_restart(&mut self) {
+        let running = self.running.take().unwrap();
+        running.signal(Signal::KILL);
+        running.wait();
+        let (running, _) = start(&self.agent, &self.address.to_string(), &self.options);
+        self.running = Some(running);
     }
 
     /// The number of its process.
@@ -117,8 +123,33 @@ impl Served {
     pub(crate) fn stop(mut self) {
         let running = self.running.take().unwrap();
         running.signal(Signal::TERM);
-        running.wait().expect_code(0);
+        let ran = running.wait().expect_code(0);
+        assert!(!ran.errors().contains("panicked"), "{}", ran.errors());
     }
+}
+
+/// Starts a server that listens here; where that is.
+fn start(agent: &Agent, listen: &str, options: &[String]) -> (Running, SocketAddr) {
+    let running = agent
+        .home
+        .cofferdam(["serve", "--listen", listen, "--grace", "1s"])
+        .words(options)
+        .env("HOME", agent.home.beside("user"))
+        .env("MODEL", "anthropic/scripted")
+        // So nothing may be cut from what tells how far a job is.
+        .env("CONTEXT_WINDOW", "10000000")
+        .env("ANTHROPIC_BASE_URL", agent.base_url())
+        .env("ANTHROPIC_API_KEY", "key-of-the-test")
+        .spawn();
+    let mut address = None;
+    eventually("a server that listens", || {
+        let said = running.so_far();
+        let line = said.lines().find_map(|line| line.strip_prefix("listening on http://"));
+        address = line.and_then(|line| line.parse().ok());
+        assert!(address.is_some() || !running.has_ended(), "{said}");
+        address.is_some()
+    });
+    (running, address.unwrap())
 }
 
 impl Drop for Served {

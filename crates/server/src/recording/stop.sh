@@ -5,7 +5,7 @@ directory="$HOME/.cofferdam/recording"
 exec 9>"$directory/lock"
 if ! flock --nonblock 9; then
     process=$(cat "$directory/process")
-    kill -INT "$process" 2>/dev/null
+    kill -TERM "$process" 2>/dev/null
     flock --timeout 20 9 || { kill -KILL "$process" 2>/dev/null; flock --timeout 5 9; } ||
         { echo stuck; exit; }
 fi

@@ -1,4 +1,4 @@
-//! A desktop that runs, found without starting one.
+//! A desktop that runs, found without starting one, and let go of.
 
 use std::time::Duration;
 
@@ -41,4 +41,31 @@ pub async fn find_desktop(
     let found = tokio::time::timeout(2 * PATIENCE, look).await;
     sandbox.acknowledge(call);
     found.unwrap_or_else(|_| Err("the sandbox did not answer".to_owned()))
+}
+
+/// Lets go of what a person held on the desktop of a sandbox when the process before us
+/// died, if one runs.
+///
+/// # Errors
+/// Why it is not known, in words.
+pub async fn release_desktop(sandbox: &Sandbox, aide: &Aide) -> Result<(), String> {
+    let command = aide.command(sandbox, &["desk", "release"]).timeout(Some(PATIENCE));
+    let call = sandbox.next_call_id();
+    let release = async {
+        let started = Running::<DeskPiece>::start(sandbox, call, command, Bytes::new()).await;
+        let mut running = started.map_err(|error| error.to_string())?;
+        let said = running.next().await?;
+        let how = running.end(sandbox).await;
+        match said {
+            Some(DeskPiece::Done) => Ok(()),
+            Some(DeskPiece::Failed(failure)) if failure.kind == DeskFailureKind::NotRunning => {
+                Ok(())
+            }
+            Some(DeskPiece::Failed(failure)) => Err(bounded(failure.why)),
+            _ => Err(how),
+        }
+    };
+    let released = tokio::time::timeout(PATIENCE, release).await;
+    sandbox.acknowledge(call);
+    released.unwrap_or_else(|_| Err("the sandbox did not answer".to_owned()))
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam_sandbox::{Root, Spec};
-use cofferdam_tools::{Aide, open_desktop, screenshot};
+use cofferdam_testkit::Picture;
+use cofferdam_tools::{Aide, Tools, open_desktop, screenshot};
 use cofferdam_types::{CallId, Content, ToolStatus};
 use serde_json::{Value, json};
 
@@ -24,27 +25,6 @@ fn with_aide(
     let aide = fit(Aide::new(program, Vec::new()));
     let spec = Spec { root: Root::Host { readable: vec![programs] }, ..Spec::scratch() };
     in_equipped_lab(spec, Some(aide.clone()), path, async |lab| test(lab, &aide).await);
-}
-
-/// A picture that the model was shown.
-struct Picture {
-    width: u32,
-    height: u32,
-    rgb: Vec<u8>,
-}
-
-impl Picture {
-    fn of(png: &[u8]) -> Self {
-        let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().unwrap();
-        let mut rgb = vec![0; reader.output_buffer_size().unwrap()];
-        let info = reader.next_frame(&mut rgb).unwrap();
-        assert_eq!(info.color_type, png::ColorType::Rgb);
-        Self { width: info.width, height: info.height, rgb }
-    }
-
-    fn count(&self, colour: [u8; 3]) -> usize {
-        self.rgb.chunks(3).filter(|pixel| *pixel == colour).count()
-    }
 }
 
 fn pictures(answer: &Answer) -> Vec<Vec<u8>> {
@@ -101,7 +81,7 @@ fn the_desktop_comes_with_the_first_look_and_programs_find_it() {
             assert!(first.done().contains("the desktop was started now"), "{}", first.text);
             assert!(first.text.contains("screen, 1280x800:"), "{}", first.text);
             let empty = picture(&first);
-            assert_eq!((empty.width, empty.height), (1280, 800));
+            assert_eq!(empty.size, (1280, 800));
             assert_eq!(empty.count(BLUE), 0);
 
             let line = lab.program(XTERM, "Words").await;
@@ -154,7 +134,12 @@ fn an_idle_desktop_ends_and_comes_back() {
             assert!(lab.bash("echo \"<$DISPLAY>\"").await.done().starts_with("<>"));
             let back = lab.look().await;
             assert!(back.done().contains("the desktop was started now"), "{}", back.text);
-            assert_eq!(picture(&back).width, 1280);
+            assert_eq!(picture(&back).size.0, 1280);
+            // The one that has ended takes no room any more; those of tools are the job's to
+            // acknowledge.
+            let mut stays = lab.sandbox.calls().await.unwrap();
+            stays.retain(|call| !Tools::is_call(CallId(call.call)));
+            assert!(stays.len() == 1 && stays[0].running, "{stays:?}");
         },
     );
 }
@@ -173,9 +158,10 @@ fn the_screen_is_as_large_as_was_set_and_shown_as_large_as_models_see() {
             let found = open_desktop(&lab.sandbox, aide, call).await.unwrap();
             assert!(!found.fresh, "{found:?}");
             let shown = picture(&lab.look().await);
-            assert!(shown.width < 1569 && shown.width == 2 * shown.height, "{}", shown.width);
+            let (width, height) = shown.size;
+            assert!(width < 1569 && width == 2 * height, "{width}");
             let png = screenshot(&lab.sandbox, aide, lab.sandbox.next_call_id()).await.unwrap();
-            assert_eq!(Picture::of(&png).width, shown.width);
+            assert_eq!(Picture::of(&png).size, shown.size);
         },
     );
 }
@@ -259,7 +245,13 @@ fn an_action_is_taken_up_by_whoever_comes_after() {
             };
             let (answer, ()) = tokio::join!(call, abandoned);
             assert_eq!(answer.status, ToolStatus::Unknown, "{}", answer.text);
-            let taken = lab.tools.take_up(CallId(2), &Blind).await.unwrap();
+            // A person waits for it, as for any other action.
+            let hands = lab.tools.hands();
+            let taking = async { (lab.tools.take_up(CallId(2), &Blind).await, Instant::now()) };
+            let waiting = async { (hands.take_over().await, Instant::now()) };
+            let ((taken, ended), (held, taken_over)) = tokio::join!(taking, waiting);
+            assert!(held.is_some() && taken_over >= ended);
+            let taken = taken.unwrap();
             assert_eq!(taken.status, ToolStatus::Done, "{taken:?}");
             assert_eq!(taken.content.len(), 2, "{taken:?}");
             lab.tools.acknowledge(CallId(2));

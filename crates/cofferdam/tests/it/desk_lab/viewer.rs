@@ -7,16 +7,16 @@ use crate::PATIENCE;
 use crate::served::{Served, read_until};
 
 /// A viewer over a WebSocket.
-pub(super) struct Viewer {
+pub(crate) struct Viewer {
     stream: TcpStream,
     /// Bytes of the screen that have come and are not taken yet.
     screen: Vec<u8>,
     /// What the server has said besides.
-    pub(super) told: String,
+    pub(crate) told: String,
 }
 
 /// Asks for the screen; the answer's head, and the connection.
-pub(super) fn ask(served: &Served, job: &str, headers: &[(&str, &str)]) -> (String, TcpStream) {
+pub(crate) fn ask(served: &Served, job: &str, headers: &[(&str, &str)]) -> (String, TcpStream) {
     let address = served.address;
     let mut head = format!(
         "GET /api/v1/jobs/{job}/desktop/screen HTTP/1.1\r\nHost: {address}\r\nConnection: \
@@ -40,7 +40,7 @@ pub(super) fn ask(served: &Served, job: &str, headers: &[(&str, &str)]) -> (Stri
 
 impl Viewer {
     /// Past the handshake, with the screen of this size.
-    pub(super) fn connect(served: &Served, job: &str) -> (Self, u16, u16) {
+    pub(crate) fn connect(served: &Served, job: &str) -> (Self, u16, u16) {
         let offered = format!("cofferdam.screen.v1, bearer.{}", served.token);
         let (head, stream) = ask(served, job, &[("Sec-WebSocket-Protocol", &offered)]);
         assert!(head.starts_with("HTTP/1.1 101"), "{head}");
@@ -65,11 +65,11 @@ impl Viewer {
         (viewer, side(&size[..2]), side(&size[2..]))
     }
 
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.write(2, bytes);
     }
 
-    pub(super) fn say(&mut self, text: &str) {
+    pub(crate) fn say(&mut self, text: &str) {
         self.write(1, text.as_bytes());
     }
 
@@ -113,7 +113,7 @@ impl Viewer {
     }
 
     /// Waits until the server has said this.
-    pub(super) fn until_told(&mut self, words: &str) {
+    pub(crate) fn until_told(&mut self, words: &str) {
         while !self.told.contains(words) {
             self.hear();
         }
@@ -121,32 +121,53 @@ impl Viewer {
     }
 
     /// Waits for a pixel that was asked for after everything that was sent before.
-    pub(super) fn pixel(&mut self, x: u16, y: u16) -> [u8; 3] {
-        let [x, y] = [x.to_be_bytes(), y.to_be_bytes()];
-        self.send(&[3, 0, x[0], x[1], y[0], y[1], 0, 1, 0, 1]);
+    pub(crate) fn pixel(&mut self, x: u16, y: u16) -> [u8; 3] {
+        let [left, top] = [x.to_be_bytes(), y.to_be_bytes()];
+        self.send(&[3, 0, left[0], left[1], top[0], top[1], 0, 1, 0, 1]);
         loop {
-            let kind = self.take(1)[0];
-            match kind {
-                0 => break,
-                2 => {}
+            match self.take(1)[0] {
+                0 => {}
+                2 => continue,
                 3 => {
                     self.take(3);
                     let length = u32::from_be_bytes(self.take(4).try_into().unwrap());
                     self.take(length as usize);
+                    continue;
                 }
                 other => panic!("a message of type {other}"),
             }
+            if let Some(pixel) = self.update(x, y) {
+                return pixel;
+            }
         }
+    }
+
+    /// Takes a message with parts of the screen; the pixel, if it is in one of them. A
+    /// server may send more than was asked for: where it draws the pointer itself, that.
+    fn update(&mut self, x: u16, y: u16) -> Option<[u8; 3]> {
         self.take(1);
         let count = u16::from_be_bytes(self.take(2).try_into().unwrap());
-        assert_eq!(count, 1);
-        assert_eq!(self.take(12), [x[0], x[1], y[0], y[1], 0, 1, 0, 1, 0, 0, 0, 0]);
-        let pixel = self.take(4);
-        [pixel[2], pixel[1], pixel[0]]
+        let mut found = None;
+        for _ in 0..count {
+            let head = self.take(12);
+            let [left, top, width, height] =
+                [0, 2, 4, 6].map(|at| usize::from(u16::from_be_bytes([head[at], head[at + 1]])));
+            assert_eq!(head[8..], [0; 4], "raw pixels");
+            let pixels = self.take(width * height * 4);
+            let (x, y) = (usize::from(x).checked_sub(left), usize::from(y).checked_sub(top));
+            if let (Some(x), Some(y)) = (x, y)
+                && x < width
+                && y < height
+            {
+                let at = (y * width + x) * 4;
+                found = Some([pixels[at + 2], pixels[at + 1], pixels[at]]);
+            }
+        }
+        found
     }
 
     /// The connection as it is, for what ends it.
-    pub(super) fn until_closed(mut self, words: &str) {
+    pub(crate) fn until_closed(mut self, words: &str) {
         let said = read_until(&mut self.stream, words.as_bytes());
         let said = String::from_utf8_lossy(&said).into_owned();
         assert!(said.contains(words), "{said}");
