@@ -39,6 +39,8 @@ pub struct Groups {
     unified: Option<PathBuf>,
     /// Version 1: a directory a controller.
     legacy: Vec<(Controller, PathBuf)>,
+    /// They are an engine's, which removes them; these limits of it are in force.
+    adopted: Option<[bool; 3]>,
 }
 
 /// A controller of version 1.
@@ -192,7 +194,7 @@ impl Groups {
         if let Some(parent) = &places.unified {
             let path = parent.join(&name);
             if fs::create_dir(&path).is_ok() {
-                let groups = Self { unified: Some(path), legacy: Vec::new() };
+                let groups = Self { unified: Some(path), ..Self::default() };
                 if groups.limit_unified(limits).is_ok() {
                     return groups;
                 }
@@ -216,6 +218,58 @@ impl Groups {
         groups
     }
 
+    /// The groups that an engine put a container's first process into.
+    #[must_use]
+    pub fn of_container(pid: u32, limits: &Limits) -> Self {
+        let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
+        let groups = procfs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let (unified, legacy) = hierarchies(&mounts, &groups);
+        let controller = |name: &str| Controller::ALL.into_iter().find(|one| one.name() == name);
+        let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        let legacy: Vec<_> = legacy
+            .into_iter()
+            .filter_map(|(name, path)| Some((controller(&name)?, path)))
+            .filter(|(kind, path)| {
+                *kind != Controller::Freezer || writable(&path.join("freezer.state"))
+            })
+            .collect();
+        let unified = unified
+            .map(|(_, path)| path)
+            .filter(|path| legacy.is_empty() && path.join("memory.max").exists());
+        let groups = Self { unified, legacy, adopted: None };
+        Self { adopted: Some(groups.in_force(limits)), ..groups }
+    }
+
+    /// Which of the limits are in force, whoever set them.
+    fn in_force(&self, limits: &Limits) -> [bool; 3] {
+        let (memory, cpu, pids) = match &self.unified {
+            Some(path) => (
+                Some(path.join("memory.max")),
+                Some(path.join("cpu.max")),
+                Some(path.join("pids.max")),
+            ),
+            None => {
+                let file = |kind, name| self.legacy_path(kind).map(|path| path.join(name));
+                (
+                    file(Controller::Memory, "memory.limit_in_bytes"),
+                    file(Controller::Cpu, "cpu.cfs_quota_us"),
+                    file(Controller::Pids, "pids.max"),
+                )
+            }
+        };
+        let value = |file: Option<PathBuf>| {
+            let text = procfs::read(file?).ok()?;
+            text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+        };
+        let at_most = |value: Option<u64>, most: u64| value.is_some_and(|value| value <= most);
+        [
+            // The kernel rounds to pages.
+            at_most(value(memory), limits.memory),
+            !needs_quota(limits) || at_most(value(cpu), quota_us(limits)),
+            at_most(value(pids), u64::from(limits.pids)),
+        ]
+    }
+
     /// Which version holds the limits.
     #[must_use]
     pub fn kind(&self) -> GroupKind {
@@ -229,6 +283,9 @@ impl Groups {
     /// Whether memory, CPU and processes are limited.
     #[must_use]
     pub fn hold(&self) -> [bool; 3] {
+        if let Some(in_force) = self.adopted {
+            return in_force;
+        }
         [Controller::Memory, Controller::Cpu, Controller::Pids]
             .map(|controller| self.unified.is_some() || self.legacy_path(controller).is_some())
     }
@@ -248,6 +305,9 @@ impl Groups {
     /// # Errors
     /// When one cannot be opened.
     pub fn doors(&self) -> Result<Vec<OwnedFd>, Failure> {
+        if self.adopted.is_some() {
+            return Ok(Vec::new());
+        }
         self.legacy
             .iter()
             .map(|(_, path)| {
@@ -312,9 +372,12 @@ impl Groups {
         ignore(write(&file, value));
     }
 
-    /// Removes the groups; kills what may still be in them first. They are not
-    /// frozen.
+    /// Removes the groups, unless they are an engine's; kills what may still be in them
+    /// first. They are not frozen.
     pub fn remove(&self, patience: Duration) {
+        if self.adopted.is_some() {
+            return;
+        }
         for path in self.unified.iter().chain(self.legacy.iter().map(|(_, path)| path)) {
             remove_directory(path, patience);
         }

@@ -14,7 +14,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, CpuSet};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::filter::{self, Options};
-use crate::identity::{AGENT, Identity};
+use crate::identity::Identity;
+use crate::procfs;
 use crate::sys;
 
 /// Limits of single processes: all of them where no control group holds the
@@ -22,13 +23,19 @@ use crate::sys;
 ///
 /// # Errors
 /// When the kernel refuses one.
-pub fn limit_processes(limits: &Limits, groups_hold: [bool; 3]) -> Result<(), Failure> {
-    let [memory_held, cpu_held, _] = groups_hold;
+pub fn limit_processes(
+    limits: &Limits,
+    groups_hold: [bool; 3],
+    users: Users,
+) -> Result<(), Failure> {
+    let [memory_held, cpu_held, pids_held] = groups_hold;
     lower(Resource::Core, 0)?;
     lower(Resource::Nofile, u64::from(limits.open_files))?;
     // Counted per user namespace, so other processes of the same user, in this
-    // or other sandboxes, do not use it up.
-    lower(Resource::Nproc, u64::from(limits.pids))?;
+    // or other sandboxes, do not use it up, unless they share one.
+    if !pids_held || users == Users::Own {
+        lower(Resource::Nproc, u64::from(limits.pids))?;
+    }
     lower(Resource::Fsize, limits.disk)?;
     if !memory_held {
         // Private writable memory. The address space as a whole would be the
@@ -39,6 +46,15 @@ pub fn limit_processes(limits: &Limits, groups_hold: [bool; 3]) -> Result<(), Fa
         pin(limits.milli_cpus)?;
     }
     Ok(())
+}
+
+/// Whether a sandbox's users are its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// They are those of a user namespace of its own.
+    Own,
+    /// They may be those of other sandboxes too.
+    Shared,
 }
 
 /// Lowers a limit; a lower one that is in force already stays.
@@ -82,15 +98,38 @@ pub fn drop_privileges(identity: Identity) -> Result<(), Failure> {
         }
     }
     rustix::thread::clear_ambient_capability_set().step("clear the ambient capabilities")?;
-    if identity == Identity::OwnRange {
+    if identity.is_roots() {
         rustix::thread::set_thread_groups(&[]).step("leave all groups")?;
     }
-    let (uid, gid) = (rustix::thread::Uid::from_raw(AGENT), rustix::thread::Gid::from_raw(AGENT));
+    let agent = identity.agent();
+    let (uid, gid) = (rustix::thread::Uid::from_raw(agent), rustix::thread::Gid::from_raw(agent));
     rustix::thread::set_thread_res_gid(gid, gid, gid).step("become the group agent")?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).step("become the user agent")?;
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, none).step("drop all capabilities")?;
+    rustix::thread::set_no_new_privs(true).step("refuse new privileges")
+}
+
+/// The same in a container, where the engine has dropped everything: trusted, but looked at.
+///
+/// # Errors
+/// When something was left.
+pub fn refuse_privileges() -> Result<(), Failure> {
+    let status = procfs::read("/proc/self/status").step("read what rights there are")?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|rest| rest.trim_start_matches(':').trim().to_owned()).unwrap_or_default()
+    };
+    for name in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        let set = field(name);
+        if set.is_empty() || set.bytes().any(|digit| digit != b'0') {
+            return Err(Failure::new(format!("the engine left capabilities: {name} is {set}")));
+        }
+    }
+    if field("Uid").split_ascii_whitespace().any(|id| id == "0") {
+        return Err(Failure::new("the engine left this process user 0"));
+    }
     rustix::thread::set_no_new_privs(true).step("refuse new privileges")
 }
 

@@ -8,9 +8,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::confine;
+use crate::confine::{self, Users};
 use crate::failure::{Failure, Step, ignore};
+use crate::hire::DOOR;
 use crate::identity::Identity;
 use crate::room::{self, Prepared, Vault};
 use crate::start::{Admission, Birth, Go, Lent, Progress, enter, namespaces, wait};
@@ -26,8 +28,9 @@ const GUEST_SOCKET: i32 = 3;
 /// What a first process has of its own.
 struct FirstProcess<'a> {
     identity: Identity,
-    /// The supervisor's program, to be executed again as the guest.
-    own_program: &'a OwnedFd,
+    /// The supervisor's program, to be executed again as the guest. The first process of a
+    /// container, which an engine executed, has none and needs none.
+    own_program: Option<&'a OwnedFd>,
     /// The socket to the supervisor.
     supervisor: &'a OwnedFd,
 }
@@ -39,15 +42,31 @@ pub(crate) fn live(
     own_program: &OwnedFd,
     supervisor: &OwnedFd,
 ) -> ! {
-    let first = FirstProcess { identity, own_program, supervisor };
-    if let Err(failure) = first.live(birth) {
-        // Nobody to tell means that the supervisor is gone too.
-        ignore(wire::send(supervisor, &Progress::Failed(failure), &[]));
-        // Ending with messages unread would take back what was just said. The
-        // parent of a fork's has read all there are.
-        while birth != Birth::ParentOfFork && reads(supervisor) {}
-    }
+    let first = FirstProcess { identity, own_program: Some(own_program), supervisor };
+    let lived = first.live(birth);
+    first.tell(birth, lived);
     std::process::exit(1);
+}
+
+/// In a container that an engine started: comes in by the door, and is a first process from
+/// there on.
+#[must_use]
+pub fn enter_by_door() -> ExitCode {
+    let Ok(supervisor) = knock() else { return ExitCode::FAILURE };
+    // Whoever it is, the engine made it that.
+    let identity = Identity::Unmapped;
+    let first = FirstProcess { identity, own_program: None, supervisor: &supervisor };
+    let entered = first.enter();
+    first.tell(Birth::Hired, entered);
+    ExitCode::FAILURE
+}
+
+fn knock() -> rustix::io::Result<OwnedFd> {
+    let kind = SocketType::SEQPACKET;
+    let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &SocketAddrUnix::new(DOOR)?)?;
+    // Out of the way of the first descriptors, which the guest has its own use for.
+    rustix::io::fcntl_dupfd_cloexec(&socket, 8)
 }
 
 /// Is the guest, until there is nothing to serve.
@@ -57,12 +76,32 @@ pub fn run_guest() -> ExitCode {
 }
 
 impl FirstProcess<'_> {
+    /// Says what went wrong, if something did.
+    fn tell(&self, birth: Birth, outcome: Result<(), Failure>) {
+        let Err(failure) = outcome else { return };
+        // Nobody to tell means that the supervisor is gone too.
+        ignore(wire::send(self.supervisor, &Progress::Failed(failure), &[]));
+        // Ending with messages unread would take back what was just said. The
+        // parent of a fork's has read all there are.
+        while birth != Birth::ParentOfFork && reads(self.supervisor) {}
+    }
+
+    /// In a container: the room is there already.
+    fn enter(&self) -> Result<(), Failure> {
+        let (plan, _) = self.receive::<Plan>()?;
+        let (Go { .. }, beside) = self.receive()?;
+        let socket = beside.into_iter().next();
+        let socket = socket.ok_or_else(|| Failure::new("the socket is missing"))?;
+        let hold = self.join()?;
+        self.finish(&plan, hold, socket, None)
+    }
+
     fn live(&self, birth: Birth) -> Result<(), Failure> {
         rustix::process::setsid().step("begin a session")?;
         match birth {
             Birth::Apart => settle(NetworkPlan::None)?,
             Birth::OnHostNetwork => settle(NetworkPlan::Host)?,
-            Birth::ParentOfFork => {}
+            Birth::ParentOfFork | Birth::Hired => {}
         }
         let (plan, _) = self.receive::<Plan>()?;
         let (go, beside) = self.receive::<Go>()?;
@@ -81,9 +120,11 @@ impl FirstProcess<'_> {
                 Err(Failure::new("a fork without namespaces to begin from"))
             }
             _ => {
-                let vault = room::build(&plan, self.identity, prepared)?;
+                let materials = room::take(&plan, prepared)?;
+                let site = plan.mount_point.as_path();
+                let vault = room::build(&plan, self.identity, materials, site, None)?;
                 let hold = self.join()?;
-                self.finish(&plan, hold, socket, vault)
+                self.finish(&plan, hold, socket, Some(vault))
             }
         }
     }
@@ -111,6 +152,7 @@ impl FirstProcess<'_> {
         socket: OwnedFd,
     ) -> Result<(), Failure> {
         let hold = self.join()?;
+        let identity = self.identity.within(lent.user.as_fd());
         enter(&lent)?;
         drop(lent);
         sys::die_with_parent().step("die with the supervisor")?;
@@ -132,11 +174,12 @@ impl FirstProcess<'_> {
             Cloned::Child => {
                 drop(announce);
                 settle(plan.network)?;
-                let vault = room::build_fork(plan, self.identity, lower)?;
+                let vault = room::build_fork(plan, identity, lower)?;
                 if !reads(&announced) {
                     return Err(Failure::new("whoever made the first process is gone"));
                 }
-                self.finish(plan, hold, socket, vault)
+                let first = FirstProcess { identity, ..*self };
+                first.finish(plan, hold, socket, Some(vault))
             }
         }
     }
@@ -155,23 +198,32 @@ impl FirstProcess<'_> {
         plan: &Plan,
         hold: [bool; 3],
         socket: OwnedFd,
-        vault: Vault,
+        vault: Option<Vault>,
     ) -> Result<(), Failure> {
-        // Only now: the namespace takes the groups the process is in as its root.
-        sys::hide_groups().step("hide the control groups")?;
+        let hired = self.own_program.is_none();
+        if !hired {
+            // Only now: the namespace takes the groups the process is in as its root.
+            sys::hide_groups().step("hide the control groups")?;
+        }
         let proxy = room::listen_for_proxy(plan.network)?;
-        confine::limit_processes(&plan.limits, hold)?;
+        let users = if hired { Users::Shared } else { Users::Own };
+        confine::limit_processes(&plan.limits, hold, users)?;
 
         let null = open_null()?;
-        confine::drop_privileges(self.identity)?;
+        if hired {
+            confine::refuse_privileges()?;
+        } else {
+            confine::drop_privileges(self.identity)?;
+        }
         let landlock = confine::landlock()?;
-        sys::die_with_parent().step("die with the supervisor")?;
+        if !hired {
+            sys::die_with_parent().step("die with the supervisor")?;
+        }
         let reports = if plan.without_filter { None } else { confine::filter(plan.audit, hold)? };
-        let mut beside = vec![vault.directory.as_fd()];
+        let mut beside: Vec<_> = vault.iter().map(|vault| vault.directory.as_fd()).collect();
         beside.extend(proxy.iter().chain(&reports).map(AsFd::as_fd));
         let confined = Progress::Confined {
-            store: vault.store.clone(),
-            lower: vault.lower.clone(),
+            built: vault.as_ref().map(|vault| (vault.store.clone(), vault.lower.clone())),
             proxy: proxy.is_some(),
             landlock,
         };
@@ -182,9 +234,11 @@ impl FirstProcess<'_> {
             sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
         }
         sys::place_descriptor(socket.as_fd(), GUEST_SOCKET).step("hand over the guest's socket")?;
-        if !self.identity.enters_guest() {
+        if let Some(program) = self.own_program
+            && !self.identity.enters_guest()
+        {
             sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
-            return Err(sys::execute(self.own_program.as_fd(), GUEST_NAME)).step("start the guest");
+            return Err(sys::execute(program.as_fd(), GUEST_NAME)).step("start the guest");
         }
         // Their descriptors are closed all at once, and must not be closed again.
         std::mem::forget((socket, vault, proxy, null));

@@ -2,11 +2,16 @@
 //!
 //! Inside, everything runs as `agent` (1000). Outside, that is never user 0 of
 //! the machine: root hands the sandbox a range of ids that nobody has, an
-//! ordinary user the only id it may, its own.
+//! ordinary user the only id it may, its own. In a container without a user
+//! namespace the two are one, and `agent` is an id of root's range.
+
+use std::os::fd::BorrowedFd;
 
 use rustix::process::{getegid, geteuid};
 
-/// The user and group `agent` inside every sandbox.
+use crate::wire::UserKind;
+
+/// The user and group `agent` inside a sandbox with a user namespace.
 pub const AGENT: u32 = 1000;
 
 /// The first of the ids on the host that a sandbox made by root uses. Beyond
@@ -14,14 +19,20 @@ pub const AGENT: u32 = 1000;
 /// 2^31, where some programs stop counting.
 pub const RANGE_START: u32 = 1_900_000_000;
 
+/// `agent` as the host numbers it, where root makes the sandbox.
+pub const UNMAPPED_AGENT: u32 = RANGE_START + AGENT;
+
 /// How many ids that range has.
-const RANGE_LENGTH: u32 = 65_536;
+pub const RANGE_LENGTH: u32 = 65_536;
 
 /// How ids inside a sandbox map to ids outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// Ids 0 to 65535 inside are a range of their own outside.
-    OwnRange,
+    /// Ids from 0 on inside are a range of their own outside.
+    OwnRange {
+        /// Its first id.
+        start: u32,
+    },
     /// Only `agent` exists; outside it is this user and group.
     Single {
         /// The user outside.
@@ -29,6 +40,8 @@ pub enum Identity {
         /// The group outside.
         gid: u32,
     },
+    /// Ids are the host's: a container without a user namespace, made by root.
+    Unmapped,
 }
 
 impl Identity {
@@ -37,7 +50,37 @@ impl Identity {
     #[must_use]
     pub fn choose(uid_map: &str) -> Self {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-        if uid == 0 && maps_range(uid_map) { Self::OwnRange } else { Self::Single { uid, gid } }
+        if uid == 0 && maps_range(uid_map) {
+            Self::OwnRange { start: RANGE_START }
+        } else {
+            Self::Single { uid, gid }
+        }
+    }
+
+    /// The same for a sandbox in this user namespace, which may be our own.
+    #[must_use]
+    pub fn within(self, namespace: BorrowedFd<'_>) -> Self {
+        if is_own_namespace(namespace) { Self::Unmapped } else { self }
+    }
+
+    /// The same for a container whose user namespace maps so (the text of its `uid_map`):
+    /// an engine may have a range of its own in mind.
+    #[must_use]
+    pub fn mapped_by(self, uid_map: &str) -> Self {
+        match (self, outside_of_zero(uid_map)) {
+            (Self::OwnRange { .. }, Some(start)) => Self::OwnRange { start },
+            _ => self,
+        }
+    }
+
+    /// What that is called.
+    #[must_use]
+    pub fn kind(self) -> UserKind {
+        match self {
+            Self::OwnRange { .. } => UserKind::OwnRange,
+            Self::Single { .. } => UserKind::Caller,
+            Self::Unmapped => UserKind::Unmapped,
+        }
     }
 
     /// Whether the first process may become the guest by a call, rather than by
@@ -46,20 +89,36 @@ impl Identity {
     /// another program inside the user namespace; root may in any case.
     #[must_use]
     pub fn enters_guest(self) -> bool {
-        self == Self::OwnRange
+        self.is_roots()
+    }
+
+    /// Whether root makes the sandbox, so that `agent` is somebody else.
+    #[must_use]
+    pub fn is_roots(self) -> bool {
+        matches!(self, Self::OwnRange { .. } | Self::Unmapped)
+    }
+
+    /// The user `agent`, inside.
+    #[must_use]
+    pub fn agent(self) -> u32 {
+        match self {
+            Self::OwnRange { .. } | Self::Single { .. } => AGENT,
+            Self::Unmapped => UNMAPPED_AGENT,
+        }
     }
 
     /// What is written to `uid_map` and `gid_map`.
     #[must_use]
     pub fn maps(self) -> (String, String) {
         match self {
-            Self::OwnRange => {
-                let map = format!("0 {RANGE_START} {RANGE_LENGTH}\n");
+            Self::OwnRange { start } => {
+                let map = format!("0 {start} {RANGE_LENGTH}\n");
                 (map.clone(), map)
             }
             Self::Single { uid, gid } => {
                 (format!("{AGENT} {uid} 1\n"), format!("{AGENT} {gid} 1\n"))
             }
+            Self::Unmapped => (String::new(), String::new()),
         }
     }
 
@@ -67,7 +126,8 @@ impl Identity {
     #[must_use]
     pub fn agent_outside(self) -> u32 {
         match self {
-            Self::OwnRange => RANGE_START + AGENT,
+            Self::OwnRange { start } => start + AGENT,
+            Self::Unmapped => UNMAPPED_AGENT,
             Self::Single { uid, .. } => uid,
         }
     }
@@ -77,10 +137,38 @@ impl Identity {
     #[must_use]
     pub fn builder(self) -> u32 {
         match self {
-            Self::OwnRange => 0,
+            Self::OwnRange { .. } | Self::Unmapped => 0,
             Self::Single { .. } => AGENT,
         }
     }
+
+    /// The same user, outside.
+    #[must_use]
+    pub fn builder_outside(self) -> u32 {
+        match self {
+            Self::OwnRange { start } => start,
+            Self::Unmapped => 0,
+            Self::Single { uid, .. } => uid,
+        }
+    }
+}
+
+/// What user 0 of a user namespace is outside, from the text of its `uid_map`.
+fn outside_of_zero(uid_map: &str) -> Option<u32> {
+    uid_map.lines().find_map(|line| {
+        let mut numbers = line.split_ascii_whitespace();
+        match (numbers.next(), numbers.next()) {
+            (Some("0"), Some(outside)) => outside.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+/// Whether a user namespace is this process's own; one that cannot be looked at is not.
+pub(crate) fn is_own_namespace(namespace: BorrowedFd<'_>) -> bool {
+    let number = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+    let own = rustix::fs::stat("/proc/self/ns/user").map(number);
+    own.is_ok() && own == rustix::fs::fstat(namespace).map(number)
 }
 
 fn maps_range(uid_map: &str) -> bool {
@@ -111,10 +199,22 @@ mod tests {
 
     #[test]
     fn nobody_inside_is_user_zero_of_the_machine_when_root_makes_the_sandbox() {
-        let (uid_map, gid_map) = Identity::OwnRange.maps();
+        let identity = Identity::OwnRange { start: RANGE_START };
+        let (uid_map, gid_map) = identity.maps();
         assert_eq!(uid_map, "0 1900000000 65536\n");
         assert_eq!(uid_map, gid_map);
-        assert_eq!(Identity::OwnRange.agent_outside(), 1_900_001_000);
+        assert_eq!(identity.agent_outside(), 1_900_001_000);
+    }
+
+    #[test]
+    fn a_container_may_have_another_range() {
+        let identity = Identity::OwnRange { start: RANGE_START };
+        let mapped = identity.mapped_by("         0     100000      65536\n");
+        assert_eq!(mapped, Identity::OwnRange { start: 100_000 });
+        assert_eq!((mapped.agent(), mapped.agent_outside()), (AGENT, 101_000));
+        assert_eq!(identity.mapped_by(""), identity);
+        let user = Identity::Single { uid: 1001, gid: 1002 };
+        assert_eq!(user.mapped_by("0 100000 65536\n"), user);
     }
 
     #[test]

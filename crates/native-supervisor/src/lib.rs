@@ -19,6 +19,7 @@ pub mod confine;
 pub mod failure;
 pub mod filter;
 pub mod first_process;
+pub mod hire;
 pub mod identity;
 pub mod mounts;
 pub mod processes;

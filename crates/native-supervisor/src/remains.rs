@@ -13,7 +13,6 @@ use rustix::io::Errno;
 
 use crate::claim::{self, Claim};
 use crate::failure::{Failure, Step};
-use crate::identity::RANGE_START;
 use crate::tree;
 use crate::wire::{Plan, VERSION, WorkspacePlan};
 
@@ -78,7 +77,8 @@ pub fn apply_changes(
         let written_by = rustix::fs::fstat(&layer).step("look at the changes")?.st_uid;
         // What root's sandbox wrote belongs to an id nobody has; it is given to
         // the directory's owner.
-        let owner = (written_by >= RANGE_START).then(|| {
+        let root = rustix::process::geteuid().is_root();
+        let owner = (root && written_by != 0).then(|| {
             (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid))
         });
         tree::lay_over(layer.as_fd(), directory.as_fd(), owner).map_err(|failure| Failure {
@@ -173,7 +173,7 @@ mod tests {
     use cofferdam_types::{Limits, Network};
 
     use super::*;
-    use crate::wire::{NetworkPlan, RootPlan};
+    use crate::wire::{FirstPlan, NetworkPlan, RootPlan};
 
     #[test]
     fn a_plan_is_kept_and_one_of_another_release_is_not_guessed_at() {
@@ -189,6 +189,7 @@ mod tests {
             workspace: WorkspacePlan::Scratch,
             owner: None,
             root: RootPlan::Host(Vec::new()),
+            first: FirstPlan::Cloned,
             linger_ms: None,
             audit: true,
             without_filter: false,

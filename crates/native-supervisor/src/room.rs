@@ -13,9 +13,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
 use crate::failure::{Failure, Step};
-use crate::identity::{AGENT, Identity};
+use crate::identity::Identity;
 use crate::mounts::{self, Attributes, RootAccess};
-use crate::root;
+use crate::root::{self, Source};
 use crate::sys;
 use crate::wire::{NetworkPlan, Plan};
 
@@ -96,14 +96,21 @@ pub struct Prepared {
     pub changes: Option<PathBuf>,
 }
 
-/// Builds a sandbox's file system from the host's and moves into it.
+/// What a room is made of, taken from the host while its mounts are in sight.
+pub struct Materials {
+    sources: Vec<Source>,
+    devices: Vec<(&'static str, OwnedFd)>,
+    base: Option<OwnedFd>,
+    store: Option<OwnedFd>,
+}
+
+/// Takes from the host what a room is made of. From here on, mounts are this process's
+/// own.
 ///
 /// # Errors
 /// The step that failed.
-pub fn build(plan: &Plan, identity: Identity, prepared: Prepared) -> Result<Vault, Failure> {
+pub fn take(plan: &Plan, prepared: Prepared) -> Result<Materials, Failure> {
     isolate_mounts()?;
-    let sources = root::take(&plan.root)?;
-    let devices = take_devices()?;
     let base = match (plan.workspace.base(), prepared.base) {
         (Some(_), Some(base)) => Some(base),
         (Some(directory), None) => Some(mounts::copy_of(directory)?),
@@ -113,17 +120,37 @@ pub fn build(plan: &Plan, identity: Identity, prepared: Prepared) -> Result<Vaul
         mounts::restrict(base.as_fd(), Attributes::READ_ONLY)?;
     }
     let store = match (prepared.image, prepared.changes) {
-        (Some(image), _) => image,
-        (None, Some(directory)) => mounts::copy_of(&directory)?,
-        (None, None) => sized_store(plan, identity)?,
+        (Some(image), _) => Some(image),
+        (None, Some(directory)) => Some(mounts::copy_of(&directory)?),
+        (None, None) => None,
     };
+    Ok(Materials { sources: root::take(&plan.root)?, devices: take_devices()?, base, store })
+}
 
+/// Builds a sandbox's file system and moves into it, in the mount namespace this process
+/// is in. It is first mounted at `site`. `processes` is the view of them, where this
+/// process is not one of those that it is to show.
+///
+/// # Errors
+/// The step that failed.
+pub fn build(
+    plan: &Plan,
+    identity: Identity,
+    materials: Materials,
+    site: &Path,
+    processes: Option<OwnedFd>,
+) -> Result<Vault, Failure> {
+    let Materials { sources, devices, base, store } = materials;
+    let store = match store {
+        Some(store) => store,
+        None => sized_store(plan, identity)?,
+    };
     let owner = identity.builder().to_string();
     let options =
         [("size", "8m"), ("nr_inodes", "8k"), ("mode", "755"), ("uid", &owner), ("gid", &owner)];
     let new_root = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
-    mounts::place(new_root, &plan.mount_point)?;
-    rustix::process::chdir(&plan.mount_point).step("enter the new root")?;
+    mounts::place(new_root, site)?;
+    rustix::process::chdir(site).step("enter the new root")?;
     become_builder(identity)?;
 
     let vault = Path::new(".cofferdam");
@@ -136,9 +163,9 @@ pub fn build(plan: &Plan, identity: Identity, prepared: Prepared) -> Result<Vaul
     // First what would otherwise cover a directory that is to be read.
     mount_temporary(plan, identity)?;
     root::put(sources)?;
-    root::introduce(&plan.root, plan.network)?;
+    root::introduce(&plan.root, plan.network, identity.agent())?;
     put_devices(devices)?;
-    mount_kernel_views()?;
+    mount_kernel_views(processes)?;
 
     let store_name = "s0".to_owned();
     mounts::place(store, vault.join(&store_name))?;
@@ -176,7 +203,7 @@ pub fn build_fork(plan: &Plan, identity: Identity, lower: &[String]) -> Result<V
     mounts::place(store, &place)?;
 
     mount_temporary(plan, identity)?;
-    mount_kernel_views()?;
+    mount_kernel_views(None)?;
     rustix::process::chdir(VAULT).step("enter the vault")?;
     open_workspace(identity, &store_name, 0, lower)?;
     close_vault(store_name, lower.to_vec())
@@ -256,8 +283,9 @@ pub fn upper_of(store: &str, number: u32) -> String {
 /// Gives a directory to `agent`.
 fn hand_over(directory: &Path, identity: Identity, mode: u32) -> Result<(), Failure> {
     rustix::fs::chmod(directory, Mode::from_raw_mode(mode)).step("set a directory's mode")?;
-    if identity == Identity::OwnRange {
-        let (uid, gid) = (rustix::fs::Uid::from_raw(AGENT), rustix::fs::Gid::from_raw(AGENT));
+    if identity.is_roots() {
+        let agent = identity.agent();
+        let (uid, gid) = (rustix::fs::Uid::from_raw(agent), rustix::fs::Gid::from_raw(agent));
         rustix::fs::chown(directory, Some(uid), Some(gid)).step("hand over a directory")?;
     }
     Ok(())
@@ -323,8 +351,11 @@ fn mount_temporary(plan: &Plan, identity: Identity) -> Result<(), Failure> {
 }
 
 /// The processes of this sandbox, and its terminals.
-fn mount_kernel_views() -> Result<(), Failure> {
-    let processes = mounts::new_file_system("proc", &[], Attributes::KERNEL)?;
+fn mount_kernel_views(processes: Option<OwnedFd>) -> Result<(), Failure> {
+    let processes = match processes {
+        Some(processes) => processes,
+        None => mounts::new_file_system("proc", &[], Attributes::KERNEL)?,
+    };
     mounts::place(processes, "proc")?;
     for name in READ_ONLY {
         let path = Path::new("proc").join(name);

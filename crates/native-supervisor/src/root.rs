@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode};
 
 use crate::failure::{Failure, Step};
-use crate::identity::AGENT;
 use crate::mounts::{self, Attributes};
 use crate::wire::{NetworkPlan, RootPlan};
 
@@ -81,6 +80,12 @@ enum Shape {
     File,
 }
 
+/// What the host's root is taken by, as paths of the host; not all of them are there.
+pub fn of_host() -> impl Iterator<Item = PathBuf> {
+    let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
+    programs.chain(CONFIGURATION.iter().map(|name| Path::new("/etc").join(name)))
+}
+
 /// Takes from the host what the plan names. Runs with the identity of the
 /// process that made the sandbox, because that may read what a sandbox may not.
 ///
@@ -90,12 +95,9 @@ pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
     let mut sources = Vec::new();
     match plan {
         RootPlan::Host(readable) => {
-            for name in PROGRAMS {
-                sources.extend(take_entry(&Path::new("/").join(name), Path::new(name))?);
-            }
-            for name in CONFIGURATION {
-                let target = Path::new("etc").join(name);
-                sources.extend(take_entry(&Path::new("/").join(&target), &target)?);
+            for path in of_host() {
+                let target = path.strip_prefix("/").unwrap_or(&path);
+                sources.extend(take_entry(&path, target)?);
             }
             for path in readable {
                 let target = path.strip_prefix("/").map_err(|_| {
@@ -176,29 +178,9 @@ pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When one cannot be written.
-pub fn introduce(plan: &RootPlan, network: NetworkPlan) -> Result<(), Failure> {
+pub fn introduce(plan: &RootPlan, network: NetworkPlan, agent: u32) -> Result<(), Failure> {
     let shell = if Path::new("bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
-    let resolver = match network {
-        NetworkPlan::Host => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
-        _ => "# no names are resolved in this sandbox\n".to_owned(),
-    };
-    let names = if network == NetworkPlan::Host { "files dns" } else { "files" };
-    let files = [
-        (
-            "passwd",
-            format!(
-                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
-                 agent:x:{AGENT}:{AGENT}:agent:/home/agent:{shell}\n\
-                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-            ),
-        ),
-        ("group", format!("root:x:0:\nagent:x:{AGENT}:\nnogroup:x:65534:\n")),
-        ("hosts", "127.0.0.1 localhost cofferdam\n::1 localhost\n".to_owned()),
-        ("hostname", "cofferdam\n".to_owned()),
-        ("nsswitch.conf", format!("passwd: files\ngroup: files\nhosts: {names}\n")),
-        ("resolv.conf", resolver),
-    ];
-    for (name, content) in files {
+    for (name, content) in introductions(agent, shell, network) {
         let target = Path::new("etc").join(name);
         match plan {
             RootPlan::Host(_) => make_file(&target, &content)?,
@@ -212,6 +194,31 @@ pub fn introduce(plan: &RootPlan, network: NetworkPlan) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The files of `/etc` that say who and where we are: names and contents.
+#[must_use]
+pub fn introductions(agent: u32, shell: &str, network: NetworkPlan) -> [(&'static str, String); 6] {
+    let resolver = match network {
+        NetworkPlan::Host => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
+        _ => "# no names are resolved in this sandbox\n".to_owned(),
+    };
+    let names = if network == NetworkPlan::Host { "files dns" } else { "files" };
+    [
+        (
+            "passwd",
+            format!(
+                "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n\
+                 agent:x:{agent}:{agent}:agent:/home/agent:{shell}\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+            ),
+        ),
+        ("group", format!("root:x:0:\nagent:x:{agent}:\nnogroup:x:65534:\n")),
+        ("hosts", "127.0.0.1 localhost cofferdam\n::1 localhost\n".to_owned()),
+        ("hostname", "cofferdam\n".to_owned()),
+        ("nsswitch.conf", format!("passwd: files\ngroup: files\nhosts: {names}\n")),
+        ("resolv.conf", resolver),
+    ]
 }
 
 /// Makes a directory in a directory that is there.

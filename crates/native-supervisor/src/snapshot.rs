@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::cgroup::Groups;
 use crate::failure::{Failure, Step, ignore};
@@ -135,9 +134,7 @@ impl Workspace {
     /// Does something in the sandbox's namespaces, in the vault, in a process of
     /// its own.
     fn inside(&self, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        let kind = SocketType::SEQPACKET;
-        let (here, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .step("make a socket pair")?;
+        let (here, there) = wire::pair()?;
         let child: OwnedFd = match sys::clone_process(0, None).step("make a process")? {
             Cloned::Parent(_, child) => child,
             Cloned::Child => {

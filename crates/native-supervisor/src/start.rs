@@ -12,32 +12,28 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, pidfd_send_signal};
 use rustix::thread::LinkNameSpaceType;
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Groups;
 use crate::failure::{Failure, Step, ignore};
-use crate::identity::Identity;
+use crate::identity::{Identity, is_own_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
-use crate::wire::{self, NetworkPlan, Plan, WorkspacePlan};
-use crate::{confine, first_process, mounts};
+use crate::wire::{self, FirstPlan, NetworkPlan, Plan, WorkspacePlan};
+use crate::{confine, first_process, hire, mounts};
 
 /// What the first process says while it starts.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Progress {
     /// A fork's first process has this number; beside it a descriptor of it.
     Born(u32),
-    /// It is in its room, confined, and about to become the guest. Beside it the
-    /// vault and then, as far as there are any, the proxy's listener and where
-    /// reported calls arrive.
+    /// It is in its room, confined, and about to become the guest. Beside it, as far
+    /// as there are any, the vault, the proxy's listener and where reported calls arrive.
     Confined {
-        /// The store of its layers.
-        store: String,
-        /// The frozen layers.
-        lower: Vec<String>,
+        /// The store of its layers and the frozen layers, where it built its room itself.
+        built: Option<(String, Vec<String>)>,
         /// Whether there is a listener for the proxy.
         proxy: bool,
         /// The version of Landlock.
@@ -85,6 +81,8 @@ pub enum Birth {
     OnHostNetwork,
     /// None yet: it is the parent of a fork's first process.
     ParentOfFork,
+    /// Those of a container that an engine made.
+    Hired,
 }
 
 impl Birth {
@@ -93,6 +91,7 @@ impl Birth {
     pub fn of(plan: &Plan) -> Self {
         match (&plan.workspace, plan.network) {
             (WorkspacePlan::Fork(_), _) => Self::ParentOfFork,
+            _ if matches!(plan.first, FirstPlan::Hired(_)) => Self::Hired,
             (_, NetworkPlan::Host) => Self::OnHostNetwork,
             _ => Self::Apart,
         }
@@ -103,7 +102,7 @@ impl Birth {
         match self {
             Self::Apart => user | namespaces(NetworkPlan::None),
             Self::OnHostNetwork => user | namespaces(NetworkPlan::Host),
-            Self::ParentOfFork => 0,
+            Self::ParentOfFork | Self::Hired => 0,
         }
     }
 
@@ -144,9 +143,7 @@ impl Newborn {
         identity: Identity,
         own_program: &OwnedFd,
     ) -> Result<Self, Failure> {
-        let kind = SocketType::SEQPACKET;
-        let (progress, there) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .step("make a socket pair")?;
+        let (progress, there) = wire::pair()?;
         let cloned = sys::clone_process(birth.flags(), birthplace).step(birth.step())?;
         let (pid, child) = match cloned {
             Cloned::Parent(pid, child) => (pid, child),
@@ -166,6 +163,12 @@ impl Newborn {
         Ok(newborn)
     }
 
+    /// The first process of a container, which came in by itself.
+    #[must_use]
+    pub fn hired(child: OwnedFd, pid: u32, progress: OwnedFd) -> Self {
+        Self { child, pid, progress, birth: Birth::Hired }
+    }
+
     /// Whether it can become what the plan asks for.
     #[must_use]
     pub fn suits(&self, plan: &Plan) -> bool {
@@ -175,7 +178,10 @@ impl Newborn {
     /// Ends it.
     pub fn discard(self) {
         ignore(pidfd_send_signal(&self.child, Signal::KILL));
-        ignore(wait(&self.child));
+        match self.birth {
+            Birth::Hired => hire::wait_for_end(&self.child),
+            _ => ignore(wait(&self.child)),
+        }
     }
 
     /// Tells it what to build.
@@ -224,7 +230,7 @@ fn map_ids(pid: u32, identity: Identity) -> Result<(), Failure> {
             .and_then(|mut file| file.write_all(content.as_bytes()))
             .step_with(|| format!("write {name}"))
     };
-    if identity != Identity::OwnRange {
+    if !identity.is_roots() {
         write("setgroups", "deny")?;
     }
     write("gid_map", &gid_map)?;
@@ -253,7 +259,7 @@ impl Base {
         namespace: Option<OwnedFd>,
     ) -> Result<Option<Self>, Failure> {
         let Some(path) = plan.workspace.base() else { return Ok(None) };
-        if identity != Identity::OwnRange {
+        if !identity.is_roots() {
             return Ok(None);
         }
         let stat = rustix::fs::stat(path).step_with(|| format!("look at {}", path.display()))?;
@@ -271,6 +277,14 @@ impl Base {
             }
         };
         Ok(Some(Self { mount, owner, made }))
+    }
+
+    /// One more handle of it.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub fn mount(&self) -> Result<OwnedFd, Failure> {
+        self.mount.try_clone().step("duplicate a descriptor")
     }
 }
 
@@ -323,9 +337,28 @@ pub fn wait(child: &OwnedFd) -> Result<(), Failure> {
 /// # Errors
 /// When the kernel refuses.
 pub fn enter(lent: &Lent) -> Result<(), Failure> {
+    enter_users(lent)?;
+    enter_mounts(lent)
+}
+
+/// The same for the user namespace alone, unless this process is in it.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn enter_users(lent: &Lent) -> Result<(), Failure> {
+    if is_own_namespace(lent.user.as_fd()) {
+        return Ok(());
+    }
     let user = Some(LinkNameSpaceType::User);
     rustix::thread::move_into_link_name_space(lent.user.as_fd(), user)
-        .step("enter the sandbox's user namespace")?;
+        .step("enter the sandbox's user namespace")
+}
+
+/// The same for the mount namespace.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn enter_mounts(lent: &Lent) -> Result<(), Failure> {
     let mounts = Some(LinkNameSpaceType::Mount);
     rustix::thread::move_into_link_name_space(lent.mounts.as_fd(), mounts)
         .step("enter the sandbox's mount namespace")

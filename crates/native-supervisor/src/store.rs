@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Uid, chownat};
 
 use crate::failure::{Failure, Step};
 use crate::identity::{Identity, RANGE_START};
@@ -46,18 +46,16 @@ pub fn make(plan: &Plan, identity: Identity) -> Result<Option<OnDisk>, Failure> 
     if !matches!(&plan.workspace, WorkspacePlan::Directory(_, Keep::OnDisk)) {
         return Ok(None);
     }
-    if identity == Identity::OwnRange
-        && let Ok(image) = make_image(plan)
+    if identity.is_roots()
+        && let Ok(image) = make_image(plan, identity)
     {
         return Ok(Some(OnDisk::Image(image)));
     }
     let directory = plan.state.join(DIRECTORY);
     rustix::fs::mkdir(&directory, Mode::from_raw_mode(0o755)).step("make a place for changes")?;
-    if identity == Identity::OwnRange {
-        let (uid, gid) =
-            (rustix::fs::Uid::from_raw(RANGE_START), rustix::fs::Gid::from_raw(RANGE_START));
-        rustix::fs::chown(&directory, Some(uid), Some(gid))
-            .step("hand over the place for changes")?;
+    if identity.is_roots() {
+        let (uid, gid) = builder(identity);
+        rustix::fs::chown(&directory, uid, gid).step("hand over the place for changes")?;
     }
     Ok(Some(OnDisk::Directory(directory)))
 }
@@ -113,12 +111,26 @@ fn save_layers(directory: &Path, store: BorrowedFd<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn make_image(plan: &Plan) -> Result<OwnedFd, Failure> {
+/// Whose the places for changes are.
+fn builder(identity: Identity) -> (Option<Uid>, Option<Gid>) {
+    let builder = identity.builder_outside();
+    (Some(Uid::from_raw(builder)), Some(Gid::from_raw(builder)))
+}
+
+fn make_image(plan: &Plan, identity: Identity) -> Result<OwnedFd, Failure> {
     let path = plan.state.join(IMAGE);
     let inodes = plan.limits.inodes.clamp(64, u64::from(u32::MAX));
     let size = plan.limits.disk.max(1 << 20) + inodes * INODE_SIZE * 9 / 8 + (4 << 20);
     let made = template::copy(&plan.state, size, inodes, &path);
-    let mounted = made.and_then(|()| mount_image(&path));
+    let mounted = made.and_then(|()| mount_image(&path)).and_then(|image| {
+        // Images are made for the range that most sandboxes have.
+        if identity.builder_outside() != RANGE_START {
+            let (uid, gid) = builder(identity);
+            chownat(&image, "", uid, gid, AtFlags::EMPTY_PATH)
+                .step("hand over the image of changes")?;
+        }
+        Ok(image)
+    });
     mounted.inspect_err(|_| {
         // The plain directory takes its place.
         crate::failure::ignore(std::fs::remove_file(&path));

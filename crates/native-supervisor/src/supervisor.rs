@@ -17,6 +17,7 @@ use crate::audit::Auditor;
 use crate::cgroup::{self, Groups, Places};
 use crate::claim::Claim;
 use crate::failure::{Failure, Step, ignore};
+use crate::hire::{self, Hired};
 use crate::identity::Identity;
 use crate::procfs;
 use crate::remains;
@@ -25,7 +26,9 @@ use crate::snapshot::Workspace;
 use crate::start::{self, Base, Birth, Lent, Newborn, Progress};
 use crate::store::{self, OnDisk};
 use crate::sys;
-use crate::wire::{self, Built, GroupKind, Keep, Order, Plan, Report, WorkspacePlan};
+use crate::wire::{
+    self, Built, First, FirstPlan, GroupKind, Hire, Keep, Order, Plan, Report, WorkspacePlan,
+};
 
 /// How long a control group may take to let itself be removed.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -55,9 +58,29 @@ pub fn main(own_program: OwnedFd) -> ExitCode {
         Ok(ground) if !has_spoken(&host) => ground.newborn(),
         _ => None,
     };
-    let outcome = match (wire::receive::<Plan>(&host), ground) {
-        (Ok(Some((plan, descriptors))), Ok(ground)) => {
-            Supervisor::begin(plan, descriptors, &ground, newborn, &host)
+    let outcome = match (wire::receive::<First>(&host), ground) {
+        (Ok(Some((First::Plan(plan), descriptors))), Ok(ground)) => {
+            Supervisor::begin(*plan, descriptors, &ground, (newborn, None), &host)
+        }
+        (Ok(Some((First::Warm { state, hire }, lock))), Ok(ground)) => {
+            newborn.into_iter().for_each(Newborn::discard);
+            let warm = rustix::process::chdir(&state)
+                .step("enter the container's directory")
+                .and_then(|()| hire::keep_warm(&hire, ground.identity, &host));
+            match warm {
+                Ok(Some((plan, descriptors, hired))) => {
+                    drop(lock);
+                    Supervisor::begin(plan, descriptors, &ground, (None, Some(hired)), &host)
+                }
+                Ok(None) => {
+                    ignore(remains::remove_state(&state));
+                    return ExitCode::SUCCESS;
+                }
+                Err(failure) => {
+                    ignore(remains::remove_state(&state));
+                    Err(failure)
+                }
+            }
         }
         (Ok(None), _) => return ExitCode::FAILURE,
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
@@ -121,6 +144,8 @@ struct Supervisor {
     claim: Option<Claim>,
     /// How long it waits for a host: not at all until it is told to be kept.
     linger: Duration,
+    /// The command by which an engine was asked for the first process, until it has ended.
+    errand: Option<std::process::Child>,
 }
 
 /// What the first process has handed out so far.
@@ -140,11 +165,12 @@ impl Supervisor {
         plan: Plan,
         descriptors: Vec<OwnedFd>,
         ground: &Ground,
-        mut newborn: Option<Newborn>,
+        (mut newborn, hired): (Option<Newborn>, Option<Hired>),
         host: &OwnedFd,
     ) -> Result<Self, Failure> {
         let mut groups = Groups::default();
-        match Self::build(&plan, descriptors, ground, &mut newborn, &mut groups, host) {
+        let firsts = (&mut newborn, hired);
+        match Self::build(&plan, descriptors, ground, firsts, &mut groups, host) {
             Ok((supervisor, owner)) => {
                 let supervisor = Self { groups, ..supervisor };
                 let reported = supervisor.guest.dial().and_then(|connection| {
@@ -165,6 +191,9 @@ impl Supervisor {
             Err(failure) => {
                 newborn.into_iter().for_each(Newborn::discard);
                 groups.remove(REMOVAL);
+                if let Some(hire) = hire_of(&plan) {
+                    hire::remove(hire);
+                }
                 // What cannot be removed now is found and removed later.
                 ignore(remains::remove_state(&plan.state));
                 Err(failure)
@@ -178,7 +207,7 @@ impl Supervisor {
         plan: &Plan,
         descriptors: Vec<OwnedFd>,
         ground: &Ground,
-        newborn: &mut Option<Newborn>,
+        (newborn, ready): (&mut Option<Newborn>, Option<Hired>),
         groups: &mut Groups,
         host: &OwnedFd,
     ) -> Result<(Self, Option<OwnedFd>), Failure> {
@@ -198,20 +227,35 @@ impl Supervisor {
             (_, Some(user), Some(mounts)) => lent = Some(Lent { user, mounts }),
             _ => {}
         }
-        let identity = ground.identity;
+        let mut identity = ground.identity;
+        if let Some(lent) = &lent {
+            identity = identity.within(lent.user.as_fd());
+        }
         // Whoever attaches later needs it, and whoever has to apply changes.
         if claim.is_some() || plan.linger_ms.is_some() {
             remains::keep_plan(plan)?;
         }
-        let store = store::make(plan, identity)?;
         let (guest, socket) = GuestDoor::make()?;
         let door = match plan.linger_ms {
             Some(_) => Some(listen_at(remains::CONTROL)?),
             None => None,
         };
-        let newborn = match newborn.take() {
-            Some(newborn) if newborn.suits(plan) => newborn,
-            other => {
+        let mut hired = None;
+        let newborn = match (newborn.take(), hire_of(plan)) {
+            (other, Some(hire)) => {
+                other.into_iter().for_each(Newborn::discard);
+                let brought = match ready {
+                    Some(hired) => hired,
+                    None => hire::bring(hire, identity, host)?,
+                };
+                identity = brought.identity;
+                *groups = Groups::of_container(brought.newborn.pid, &plan.limits);
+                let Hired { newborn, namespaces, errand, .. } = brought;
+                hired = Some((namespaces, errand));
+                newborn
+            }
+            (Some(newborn), None) if newborn.suits(plan) => newborn,
+            (other, None) => {
                 other.into_iter().for_each(Newborn::discard);
                 let places = Places::find();
                 if places.need_birthplace() {
@@ -223,9 +267,23 @@ impl Supervisor {
             }
         };
         let mut parts = Parts::default();
-        let followed = Base::prepare(plan, identity, owner)
+        let mut store = None;
+        let followed = store::make(plan, identity)
+            .and_then(|made| {
+                store = made;
+                Base::prepare(plan, identity, owner)
+            })
             .and_then(|base| {
-                let from = (base.as_ref(), store.as_ref());
+                let from = match &hired {
+                    // The room is built for it.
+                    Some((namespaces, _)) => {
+                        let place = (identity, namespaces);
+                        let vault = hire::furnish(plan, place, base.as_ref(), store.as_ref())?;
+                        parts.vault = Some(vault);
+                        (None, None)
+                    }
+                    None => (base.as_ref(), store.as_ref()),
+                };
                 newborn.tell(plan, socket, from, lent.as_ref())?;
                 parts.base = base;
                 // While the first process builds its room.
@@ -245,9 +303,12 @@ impl Supervisor {
             None => (child_pid, child.try_clone().step("duplicate a descriptor")?),
         };
         let vault = parts.vault.ok_or_else(|| Failure::new("the room was not handed over"))?;
-        let namespaces = Lent {
-            user: start::open_namespace(init, "user")?,
-            mounts: start::open_namespace(init, "mnt")?,
+        let (namespaces, errand) = match hired {
+            Some((namespaces, errand)) => (namespaces, Some(errand)),
+            None => {
+                let user = start::open_namespace(init, "user")?;
+                (Lent { user, mounts: start::open_namespace(init, "mnt")? }, None)
+            }
         };
         let sized = !matches!(store, Some(OnDisk::Directory(_)));
         let built = Built {
@@ -256,7 +317,7 @@ impl Supervisor {
             groups_hold: groups.hold(),
             sized_workspace: sized,
             landlock: parts.landlock,
-            own_user_range: identity == Identity::OwnRange,
+            users: identity.kind(),
             audit: parts.auditor.is_some(),
             owner: parts.base.as_ref().map(|base| base.owner),
         };
@@ -274,6 +335,7 @@ impl Supervisor {
             _lock: lock,
             claim,
             linger: Duration::ZERO,
+            errand,
         };
         Ok((supervisor, parts.base.and_then(|base| base.made)))
     }
@@ -291,6 +353,7 @@ impl Supervisor {
             }
             if quiet_at.is_some_and(|at| now >= at) {
                 quiet_at = None;
+                self.errand.take_if(|errand| !matches!(errand.try_wait(), Ok(None)));
                 sys::give_back_code();
             }
             let wake = [lonely_until, quiet_at].into_iter().flatten().min();
@@ -410,7 +473,10 @@ impl Supervisor {
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
-        ignore(start::wait(&self.child));
+        match hire_of(&self.plan) {
+            Some(_) => hire::wait_for_end(&self.init_handle),
+            None => ignore(start::wait(&self.child)),
+        }
         self.groups.remove(REMOVAL);
         let applied = match &self.plan.workspace {
             // The store is out of reach for everybody else; its mounts live as
@@ -427,6 +493,14 @@ impl Supervisor {
             _ => Ok(()),
         };
         drop(self.workspace);
+        // Its mounts are let go of by now.
+        if let Some(hire) = hire_of(&self.plan) {
+            hire::remove(hire);
+        }
+        if let Some(mut errand) = self.errand.take() {
+            ignore(errand.kill());
+            ignore(errand.wait());
+        }
         let outcome = applied.and_then(|()| {
             rustix::process::chdir("/").step("leave the sandbox's directory")?;
             remains::remove_state(&self.plan.state)
@@ -516,8 +590,10 @@ fn follow(
         match progress {
             // Comes before the rest, where it comes at all.
             Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
-            Progress::Confined { store, lower, proxy, landlock } => {
-                parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
+            Progress::Confined { built, proxy, landlock } => {
+                if let Some((store, lower)) = built {
+                    parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
+                }
                 parts.proxy = if proxy { beside.next() } else { None };
                 parts.landlock = landlock;
                 if let Some(listener) = beside.next() {
@@ -525,7 +601,7 @@ fn follow(
                     let trail = plan.state.join(remains::TRAIL);
                     parts.auditor = Some(Auditor::new(listener, init, trail));
                 }
-                if identity.enters_guest() {
+                if identity.enters_guest() || hire_of(plan).is_some() {
                     return Ok(()); // nothing is left that could fail
                 }
             }
@@ -552,7 +628,15 @@ fn attend_waiting(auditor: &mut Auditor) {
     }
 }
 
-fn listen_at(name: &str) -> Result<OwnedFd, Failure> {
+/// How an engine is asked for the first process, where one is.
+fn hire_of(plan: &Plan) -> Option<&Hire> {
+    match &plan.first {
+        FirstPlan::Hired(hire) => Some(hire),
+        FirstPlan::Cloned => None,
+    }
+}
+
+pub(crate) fn listen_at(name: &str) -> Result<OwnedFd, Failure> {
     let kind = SocketType::SEQPACKET;
     let socket =
         socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).step("make a socket")?;
@@ -568,7 +652,7 @@ fn allow_many_files() {
     ignore(setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum }));
 }
 
-fn timespec(duration: Duration) -> rustix::time::Timespec {
+pub(crate) fn timespec(duration: Duration) -> rustix::time::Timespec {
     rustix::time::Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(duration.subsec_nanos()),

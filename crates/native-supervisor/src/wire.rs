@@ -12,16 +12,17 @@ use std::path::{Path, PathBuf};
 
 use cofferdam_types::{Limits, Network};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
+    sendmsg, socketpair,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Step};
 
 /// The version of these messages.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// No packet is longer than this.
 const MAX_PACKET: usize = 64 << 10;
@@ -29,7 +30,22 @@ const MAX_PACKET: usize = 64 << 10;
 /// No packet carries more descriptors than this.
 const MAX_DESCRIPTORS: usize = 8;
 
-/// The first message of a host: make this sandbox. Beside it: the lock of the
+/// What a host says first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum First {
+    /// Make this sandbox.
+    Plan(Box<Plan>),
+    /// Have a container ready for one whose plan comes later, or never. Beside it: the lock
+    /// of the directory, held.
+    Warm {
+        /// A directory of its own on the host, made by the host.
+        state: PathBuf,
+        /// How the container is asked for.
+        hire: Hire,
+    },
+}
+
+/// A sandbox to be made. Beside it: the lock of the
 /// sandbox's directory, held; the namespace of [`Plan::owner`], if there is one;
 /// then for [`WorkspacePlan::Directory`] the claim on it, and for a fork what
 /// [`Report::Lent`] brought.
@@ -56,6 +72,8 @@ pub struct Plan {
     pub owner: Option<(u32, u32)>,
     /// Where its programs come from.
     pub root: RootPlan,
+    /// Where its first process comes from.
+    pub first: FirstPlan,
     /// How long it waits for a host to attach again, in milliseconds, once it was
     /// told to be [kept](Order::Keep); `None` ends it with the host's connection.
     pub linger_ms: Option<u64>,
@@ -119,6 +137,32 @@ pub enum RootPlan {
     Host(Vec<PathBuf>),
     /// A root file system in this directory.
     Image(PathBuf),
+}
+
+/// Where a sandbox's first process comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FirstPlan {
+    /// The supervisor clones it into namespaces of its own.
+    Cloned,
+    /// A container engine starts it.
+    Hired(Hire),
+}
+
+/// How a container engine is asked for a first process, and to remove it. The
+/// container has this program as its entry, [`DOOR`](crate::hire::DOOR), and the places that
+/// the room is built at; everything else is put there by the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hire {
+    /// The engine's name, for people.
+    pub engine: String,
+    /// The container's name.
+    pub container: String,
+    /// Starts the container and returns.
+    pub start: Vec<String>,
+    /// Removes what may be left of it, and says nothing where nothing is.
+    pub remove: Vec<String>,
+    /// The variables of both.
+    pub environment: Vec<(String, String)>,
 }
 
 /// What a host asks of a running sandbox's supervisor.
@@ -187,12 +231,23 @@ pub struct Built {
     pub sized_workspace: bool,
     /// The version of Landlock, 0 without.
     pub landlock: u32,
-    /// The host's user ids inside are an unprivileged range of their own.
-    pub own_user_range: bool,
+    /// Who its users are, outside.
+    pub users: UserKind,
     /// Acts are recorded.
     pub audit: bool,
     /// Who owns the workspace's directory, where that had to be mapped.
     pub owner: Option<(u32, u32)>,
+}
+
+/// Who the users of a sandbox are, outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UserKind {
+    /// A range of ids that nobody has.
+    OwnRange,
+    /// The one who made it, and nobody else.
+    Caller,
+    /// An id that nobody has, in the host's own user namespace.
+    Unmapped,
 }
 
 /// Which control groups hold a sandbox's limits.
@@ -204,6 +259,15 @@ pub enum GroupKind {
     V1,
     /// None: limits hold for each process.
     None,
+}
+
+/// The two ends of a socket for messages.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn pair() -> Result<(OwnedFd, OwnedFd), Failure> {
+    let kind = SocketType::SEQPACKET;
+    socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).step("make a socket pair")
 }
 
 /// Sends one message with descriptors beside it.

@@ -1,6 +1,6 @@
 //! The back end: from a spec to a running sandbox.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::time::Duration;
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    Built, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+    self, Built, First, FirstPlan, Hire, Keep, NetworkPlan, Order, Plan, Report, RootPlan,
+    WorkspacePlan,
 };
 use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
@@ -28,6 +29,8 @@ use crate::egress::Egress;
 use crate::owners::Owners;
 use crate::reaper::{Reaped, Reaper};
 use crate::room::NativeRoom;
+use crate::state::State;
+use crate::warm::{Likeness, Pool, Warm};
 use crate::{claim, describe, examine, explain, launch, program, reconcile, state};
 
 /// How long a workspace's directory that another sandbox works on is waited for.
@@ -39,14 +42,41 @@ pub struct Native {
     tenancies: Tenancies,
     patience: Duration,
     weakness: Weakness,
+    engine: Option<Arc<dyn Engine>>,
     resolver: Arc<dyn Resolve>,
     supervisor: OnceLock<OwnedFd>,
     reaper: Reaper,
     owners: Owners,
+    /// Containers that wait for sandboxes.
+    pool: Pool,
     /// A supervisor that waits for its plan.
     ready: Mutex<Option<(OwnedFd, Reaped)>>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
     held: Mutex<HashMap<SandboxId, Weak<Control>>>,
+}
+
+/// A container engine, asked for the first processes of sandboxes. All else is the
+/// supervisor's as ever.
+pub trait Engine: Send + Sync {
+    /// The back end's name.
+    fn name(&self) -> &'static str;
+
+    /// How it is asked for the first process of a sandbox whose directory on the host
+    /// is this one, and to remove it. Of the spec its limits and its network matter.
+    ///
+    /// # Errors
+    /// When it cannot serve such a sandbox.
+    fn hire(&self, spec: &Spec, state: &Path) -> Result<Hire, OpenError>;
+
+    /// What this machine has of it, found without making a sandbox.
+    fn examine(&self) -> Vec<Fact>;
+
+    /// Removes the containers of this home but for those by these names, and returns the
+    /// sandboxes they were made for.
+    ///
+    /// # Errors
+    /// When the engine does not answer.
+    fn sweep(&self, held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError>;
 }
 
 /// What is left out of a sandbox, in tests that show that their probes can fail.
@@ -67,13 +97,28 @@ impl Native {
             home,
             patience: PATIENCE,
             weakness: Weakness::None,
+            engine: None,
             resolver: Arc::new(SystemResolver),
             supervisor: OnceLock::new(),
             reaper: Reaper::default(),
             owners: Owners::default(),
+            pool: Pool::default(),
             ready: Mutex::default(),
             held: Mutex::default(),
         }
+    }
+
+    /// Has an engine start the first processes.
+    #[must_use]
+    pub fn hiring_from(self, engine: Arc<dyn Engine>) -> Self {
+        Self { engine: Some(engine), ..self }
+    }
+
+    /// Has so many containers wait for sandboxes, of limits that were wanted before.
+    #[must_use]
+    pub fn keeping_warm(mut self, size: usize) -> Self {
+        self.pool.size = size;
+        self
     }
 
     /// Waits this long for a workspace's directory that another sandbox works on.
@@ -108,26 +153,27 @@ impl Native {
     async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
         self.reaper.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
-        let state = aside(|| state::make(&self.home, spec.id)).map_err(|source| {
-            OpenError::Step { step: format!("make a directory in {}", self.home.display()), source }
-        })?;
-        let (owner, namespace) = self.owners.of(workspace.base()).unzip();
-        let plan = self.plan(&spec, state.path.clone(), (workspace, owner))?;
-        let mut beside = vec![state.lock.as_fd()];
-        beside.extend(namespace.iter().chain(&with_it).map(AsFd::as_fd));
-        let (control, child) = self.start(&plan, &beside).await?;
-        let path = state.hand_over();
-        let built = match control.answer().await {
-            Ok((Report::Ready(built), beside)) => {
-                let mut beside = beside.into_iter();
-                let connection = beside.next();
-                self.owners.remember(built.owner.zip(beside.next()));
-                (built, connection)
+        let raised = match self.take_warm(&spec, &workspace) {
+            Some(begun) => {
+                let raised = self.raise(&spec, begun, &workspace, &with_it).await.ok();
+                if raised.is_none() {
+                    // Its supervisor knows the directory by another name.
+                    drop(aside(|| remains::remove_state(&state::path(&self.home, spec.id))));
+                }
+                raised
             }
-            Ok((Report::Failed(failure), _)) => return Err(explain::failure(&failure, &plan)),
-            Ok(_) => return Err(unusable("the supervisor's first answer is not understood")),
-            Err(error) => return Err(unusable(&format!("the supervisor failed: {error}"))),
+            None => None,
         };
+        let raised = match raised {
+            Some(raised) => raised,
+            // Also where the warm one had gone cold: whatever is wrong is told by a new one.
+            None => {
+                let begun = aside(|| self.begin(&spec, &workspace))?;
+                self.raise(&spec, begun, &workspace, &with_it).await?
+            }
+        };
+        let Raised { path, control, child, built } = raised;
+        self.warm_up(&spec, &workspace);
         let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
         let room = NativeRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {
@@ -141,6 +187,87 @@ impl Native {
             return Err(error);
         }
         Ok(room)
+    }
+
+    /// What a sandbox begins with: a directory, and who starts its first process.
+    fn begin(&self, spec: &Spec, workspace: &WorkspacePlan) -> Result<Begun, OpenError> {
+        let state = state::make(&self.home, spec.id).map_err(|source| OpenError::Step {
+            step: format!("make a directory in {}", self.home.display()),
+            source,
+        })?;
+        let first = match (&self.engine, workspace) {
+            // A fork begins in the namespaces of the sandbox it is one of.
+            (None, _) | (_, WorkspacePlan::Fork(_)) => FirstPlan::Cloned,
+            (Some(engine), _) => FirstPlan::Hired(self.hire(engine.as_ref(), spec, &state)?),
+        };
+        Ok(Begun { state, first, supervisor: None })
+    }
+
+    fn hire(&self, engine: &dyn Engine, spec: &Spec, state: &State) -> Result<Hire, OpenError> {
+        let hire = engine.hire(spec, &state.path)?;
+        state.name_container(&hire.container).map_err(step("note the container's name"))?;
+        Ok(hire)
+    }
+
+    /// The same with a container that waits, if there is one.
+    fn take_warm(&self, spec: &Spec, workspace: &WorkspacePlan) -> Option<Begun> {
+        if matches!(workspace, WorkspacePlan::Fork(_)) {
+            return None;
+        }
+        let Warm { mut state, hire, socket, supervisor, .. } =
+            self.pool.take(&Likeness::of(spec))?;
+        state.rename(&self.home, spec.id).ok()?;
+        let first = FirstPlan::Hired(hire);
+        Some(Begun { state, first, supervisor: Some((socket, supervisor)) })
+    }
+
+    /// Has a container wait for the next sandbox like this one. One that cannot be had now
+    /// is told of when it is needed.
+    fn warm_up(&self, spec: &Spec, workspace: &WorkspacePlan) {
+        let Some(engine) = &self.engine else { return };
+        let likeness = Likeness::of(spec);
+        if matches!(workspace, WorkspacePlan::Fork(_)) || !self.pool.wants(&likeness) {
+            return;
+        }
+        let warm = aside(|| {
+            let id = SandboxId::generate();
+            let state = state::make(&self.home, id).ok()?;
+            let spec = Spec { id, ..spec.clone() };
+            let hire = self.hire(engine.as_ref(), &spec, &state).ok()?;
+            let (socket, supervisor) = self.spawn().ok()?;
+            let first = First::Warm { state: state.path.clone(), hire: hire.clone() };
+            wire::send(&socket, &first, &[state.lock.as_fd()]).ok()?;
+            Some(Warm { likeness, state, hire, socket, supervisor })
+        });
+        warm.into_iter().for_each(|warm| self.pool.put(warm));
+    }
+
+    /// Has a supervisor make a sandbox of what it begins with.
+    async fn raise(
+        &self,
+        spec: &Spec,
+        begun: Begun,
+        workspace: &WorkspacePlan,
+        with_it: &[OwnedFd],
+    ) -> Result<Raised, OpenError> {
+        let Begun { state, first, supervisor } = begun;
+        let (owner, namespace) = self.owners.of(workspace.base()).unzip();
+        let plan = self.plan(spec, state.path.clone(), first, (workspace.clone(), owner))?;
+        let mut beside = vec![state.lock.as_fd()];
+        beside.extend(namespace.iter().chain(with_it).map(AsFd::as_fd));
+        let (control, child) = self.start(supervisor, &plan, &beside).await?;
+        let path = state.hand_over();
+        match control.answer().await {
+            Ok((Report::Ready(built), beside)) => {
+                let mut beside = beside.into_iter();
+                let connection = beside.next();
+                self.owners.remember(built.owner.zip(beside.next()));
+                Ok(Raised { path, control, child, built: (built, connection) })
+            }
+            Ok((Report::Failed(failure), _)) => Err(explain::failure(&failure, &plan)),
+            Ok(_) => Err(unusable("the supervisor's first answer is not understood")),
+            Err(error) => Err(unusable(&format!("the supervisor failed: {error}"))),
+        }
     }
 
     /// Has a supervisor ready for the next sandbox, so that starting it and
@@ -168,19 +295,21 @@ impl Native {
         *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
     }
 
-    /// Takes the supervisor that is ready, or starts one, and gives it its plan.
+    /// Takes this supervisor, the one that is ready, or starts one, and gives it its plan.
     async fn start(
         &self,
+        waiting: Option<(OwnedFd, Reaped)>,
         plan: &Plan,
         beside: &[BorrowedFd<'_>],
     ) -> Result<(Control, Reaped), OpenError> {
-        let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (socket, child) = match ready {
+        let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (socket, child) = match waiting.or_else(ready) {
             Some(ready) => ready,
             None => self.spawn()?,
         };
         let control = Control::new(socket).map_err(step("speak with the supervisor"))?;
-        control.begin(plan, beside).await.map_err(step("give the supervisor its plan"))?;
+        let first = First::Plan(Box::new(plan.clone()));
+        control.begin(&first, beside).await.map_err(step("give the supervisor its plan"))?;
         Ok((control, child))
     }
 
@@ -216,6 +345,7 @@ impl Native {
         &self,
         spec: &Spec,
         state: PathBuf,
+        first: FirstPlan,
         (workspace, owner): (WorkspacePlan, Option<(u32, u32)>),
     ) -> Result<Plan, OpenError> {
         Ok(Plan {
@@ -237,6 +367,7 @@ impl Native {
                 ),
                 Root::Image(path) => RootPlan::Image(self.directory(path)?),
             },
+            first,
             linger_ms: match spec.lifetime {
                 Lifetime::Owned => None,
                 Lifetime::Lingering(span) => {
@@ -323,7 +454,7 @@ impl Native {
         Ok(NativeRoom {
             id,
             first: Mutex::new(first),
-            isolation: describe::isolation(&built, limits, network),
+            isolation: describe::isolation(&built, self.name(), limits, network),
             state: path,
             control,
             egress,
@@ -355,6 +486,22 @@ impl Native {
     }
 }
 
+/// What a sandbox begins with.
+struct Begun {
+    state: State,
+    first: FirstPlan,
+    /// The supervisor that holds its first process already.
+    supervisor: Option<(OwnedFd, Reaped)>,
+}
+
+/// A sandbox that was just made.
+struct Raised {
+    path: PathBuf,
+    control: Control,
+    child: Reaped,
+    built: (Built, Option<OwnedFd>),
+}
+
 /// Names the step that an error belongs to.
 fn step(step: &str) -> impl FnOnce(io::Error) -> OpenError {
     let step = step.to_owned();
@@ -367,7 +514,7 @@ fn unusable(cause: &str) -> OpenError {
 
 impl Backend for Native {
     fn name(&self) -> &'static str {
-        "native"
+        self.engine.as_ref().map_or("native", |engine| engine.name())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -375,7 +522,10 @@ impl Backend for Native {
     }
 
     fn examine(&self) -> Vec<Fact> {
-        examine::examine()
+        match &self.engine {
+            Some(engine) => engine.examine(),
+            None => examine::examine(),
+        }
     }
 
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
@@ -387,6 +537,16 @@ impl Backend for Native {
     }
 
     fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
-        async move { reconcile::reconcile(&self.home) }.boxed()
+        async move {
+            let mut found = reconcile::reconcile(&self.home)?;
+            if let Some(engine) = &self.engine {
+                let removed = aside(|| engine.sweep(&state::held_containers(&self.home)))?;
+                found.removed.extend(removed);
+                found.removed.sort_unstable();
+                found.removed.dedup();
+            }
+            Ok(found)
+        }
+        .boxed()
     }
 }

@@ -1,11 +1,16 @@
 //! What a sandbox really got, in words.
 
-use cofferdam_native_supervisor::wire::{Built, GroupKind};
+use cofferdam_native_supervisor::wire::{Built, GroupKind, UserKind};
 use cofferdam_sandbox::{Fact, Grade, Isolation};
 use cofferdam_types::{Limits, Network};
 
 /// Describes a sandbox that was built.
-pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Isolation {
+pub(crate) fn isolation(
+    built: &Built,
+    backend: &str,
+    limits: &Limits,
+    network: &Network,
+) -> Isolation {
     let [memory, cpu, pids] = built.groups_hold;
     let bounded = memory && cpu && pids && built.sized_workspace;
     let groups = match built.groups {
@@ -30,17 +35,27 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     let mut facts = vec![
         fact(
             "namespaces",
-            match network {
-                Network::Open => "user, mount, pid, ipc, uts, cgroup".to_owned(),
-                _ => "user, mount, pid, network, ipc, uts, cgroup".to_owned(),
+            {
+                let user = (built.users != UserKind::Unmapped).then_some("user");
+                let network = (*network != Network::Open).then_some("network");
+                let rest = ["ipc", "uts", "cgroup"].map(Some);
+                let all = [user, Some("mount"), Some("pid"), network].into_iter().chain(rest);
+                all.flatten().collect::<Vec<_>>().join(", ")
             },
             None,
         ),
         fact(
             "users",
-            if built.own_user_range { "a range of their own" } else { "the caller's, alone" }
-                .to_owned(),
-            None,
+            match built.users {
+                UserKind::OwnRange => "a range of their own",
+                UserKind::Caller => "the caller's, alone",
+                UserKind::Unmapped => "one that nobody has, in the host's user namespace",
+            }
+            .to_owned(),
+            (built.users == UserKind::Unmapped).then(|| {
+                "the engine makes no user namespace: start dockerd with --userns-remap=default"
+                    .to_owned()
+            }),
         ),
         fact("system calls", "allow-list".to_owned(), None),
         fact(
@@ -78,7 +93,7 @@ pub(crate) fn isolation(built: &Built, limits: &Limits, network: &Network) -> Is
     facts.push(fact("audit", audit.to_owned(), None));
     facts.push(fact("kernel", "the host's".to_owned(), None));
     Isolation {
-        backend: "native".to_owned(),
+        backend: backend.to_owned(),
         grade: if bounded { Grade::Bounded } else { Grade::Contained },
         facts,
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 
 use cofferdam_native_supervisor::failure::Failure;
-use cofferdam_native_supervisor::wire::Plan;
+use cofferdam_native_supervisor::wire::{FirstPlan, Plan};
 use cofferdam_sandbox::OpenError;
 use rustix::io::Errno;
 
@@ -69,6 +69,14 @@ pub(crate) fn failure(failure: &Failure, plan: &Plan) -> OpenError {
 
 fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenError {
     let step = failure.step.as_str();
+    if let FirstPlan::Hired(hire) = &plan.first
+        && step.starts_with(&hire.engine)
+    {
+        return OpenError::Unusable {
+            cause: failure.to_string(),
+            remedy: "run `cofferdam doctor`, or use --sandbox native".to_owned(),
+        };
+    }
     let denied = [Errno::PERM, Errno::ACCESS, Errno::NOSPC, Errno::USERS]
         .iter()
         .any(|errno| errno.raw_os_error() == failure.errno);
@@ -140,6 +148,7 @@ mod tests {
             workspace: WorkspacePlan::Scratch,
             owner: None,
             root: RootPlan::Host(Vec::new()),
+            first: FirstPlan::Cloned,
             linger_ms: None,
             audit: true,
             without_filter: false,

@@ -22,5 +22,7 @@ mod reconcile;
 mod room;
 mod state;
 mod trail;
+mod warm;
 
-pub use backend::{Native, Weakness};
+pub use backend::{Engine, Native, Weakness};
+pub use cofferdam_native_supervisor::wire::Hire;

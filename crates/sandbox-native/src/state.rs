@@ -3,6 +3,7 @@
 //! Whoever makes one locks it. Somebody who looks for remains may be quicker, and
 //! remove it again: then it is made anew.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,9 @@ use rustix::fs::{Mode, OFlags};
 
 /// What all sandboxes of a home share.
 pub(crate) const SHARED: &str = ".shared";
+
+/// The file that names a sandbox's container, where it has one.
+const CONTAINER: &str = "container";
 
 /// So often it is tried to be in time.
 const TRIES: u32 = 1000;
@@ -30,6 +34,13 @@ pub(crate) struct State {
 /// Where a sandbox's directory is.
 pub(crate) fn path(home: &Path, id: SandboxId) -> PathBuf {
     home.join(id.to_string())
+}
+
+/// The containers of sandboxes that somebody makes or holds now.
+pub(crate) fn held_containers(home: &Path) -> HashSet<String> {
+    let entries = fs::read_dir(home).into_iter().flatten().flatten();
+    let held = entries.filter(|entry| matches!(remains::take_lock(&entry.path()), Ok(None)));
+    held.filter_map(|entry| fs::read_to_string(entry.path().join(CONTAINER)).ok()).collect()
 }
 
 /// Where every sandbox first mounts its root, for itself alone. Removing such a
@@ -68,6 +79,19 @@ pub(crate) fn make(home: &Path, id: SandboxId) -> io::Result<State> {
 }
 
 impl State {
+    /// Notes the name of its container.
+    pub(crate) fn name_container(&self, name: &str) -> io::Result<()> {
+        fs::write(self.path.join(CONTAINER), name)
+    }
+
+    /// Makes it the directory of another sandbox.
+    pub(crate) fn rename(&mut self, home: &Path, id: SandboxId) -> io::Result<()> {
+        let path = path(home, id);
+        fs::rename(&self.path, &path)?;
+        self.path = path;
+        Ok(())
+    }
+
     /// The supervisor has it now: where it is.
     pub(crate) fn hand_over(mut self) -> PathBuf {
         self.handed_over = true;

@@ -17,7 +17,8 @@ pub(super) struct Entrance {
 }
 
 impl Entrance {
-    /// The next connection, which does not wait either; `AGAIN` if there is none.
+    /// The next connection, which does not wait either; `AGAIN` if there is none yet,
+    /// `PIPE` if there will be none: whoever hands them over is gone.
     pub(super) fn next(&self) -> Result<OwnedFd, Errno> {
         if !self.handed {
             return accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
@@ -37,8 +38,7 @@ impl Entrance {
                 rustix::io::ioctl_fionbio(&connection, true)?;
                 Ok(connection)
             }
-            // Whoever hands them over is gone.
-            None if received.bytes == 0 => Err(Errno::AGAIN),
+            None if received.bytes == 0 => Err(Errno::PIPE),
             // There was no room for another descriptor.
             None => Err(Errno::MFILE),
         }

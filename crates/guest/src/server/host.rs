@@ -41,6 +41,12 @@ impl Server {
             match accepted {
                 Ok((socket, output)) => self.greet(socket, output),
                 Err(Errno::AGAIN) => break,
+                // A container's first process has no other way to learn that nobody
+                // will ever end it.
+                Err(Errno::PIPE) => {
+                    self.over = true;
+                    break;
+                }
                 Err(_) => {}
             }
         }
