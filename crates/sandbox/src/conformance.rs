@@ -23,6 +23,7 @@ mod lifetime;
 mod limits;
 mod network;
 mod output;
+pub mod probes;
 mod report;
 mod workspace;
 

@@ -4,16 +4,16 @@
 //! They live beside the project; without them these tests have nothing to run
 //! and say so. The conformance suite has its own cases either way.
 
-use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cofferdam_sandbox::conformance::probes::{Verdicts, about_limits, probe, roomy};
 use cofferdam_sandbox::{Backend, Root, Sandbox, Spec};
 use cofferdam_sandbox_native::Weakness;
-use cofferdam_types::{Limits, Network, Outcome};
+use cofferdam_types::{Network, Outcome};
 
 use crate::home::{Home, block_on};
 use crate::ordinary_user;
@@ -28,70 +28,17 @@ pub(crate) fn directory() -> Option<PathBuf> {
     found
 }
 
-/// The probes that run inside a sandbox, by number.
-fn inside(directory: &Path) -> Vec<(String, PathBuf)> {
-    let mut probes: Vec<(String, PathBuf)> = std::fs::read_dir(directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sh"))
-        .filter(|path| std::fs::read_to_string(path).unwrap().contains("# where: inside"))
-        .map(|path| {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            (name.split('-').next().unwrap().to_owned(), path)
-        })
-        .collect();
-    probes.sort();
-    probes
-}
-
-/// Runs probes one by one in one sandbox; returns verdict and text by number.
+/// Runs probes one by one in one sandbox.
 pub(crate) async fn verdicts(
     backend: &dyn Backend,
     spec: Spec,
     probes: &Path,
     numbers: &[&str],
     variables: &[(&str, String)],
-) -> BTreeMap<String, (String, String)> {
-    let root = Root::Host { readable: vec![probes.to_path_buf()] };
-    let sandbox = Sandbox::open(backend, Spec { root, ..spec }).await.unwrap();
-    let mut verdicts = BTreeMap::new();
-    for (number, probe) in inside(probes) {
-        if !numbers.is_empty() && !numbers.contains(&number.as_str()) {
-            continue;
-        }
-        let mut command = sandbox.command(cofferdam_guest_protocol::Program::Argv(vec![
-            "sh".into(),
-            probe.to_str().unwrap().into(),
-        ]));
-        let common =
-            [("PROBE_WORKSPACE", "/workspace".to_owned()), ("PROBE_BACKEND", "ns".to_owned())];
-        for (name, value) in common.iter().chain(variables) {
-            command = command.env(*name, value.as_str());
-        }
-        let command = command.timeout(Some(Duration::from_secs(120)));
-        let result = sandbox.run(sandbox.next_call_id(), command).await.unwrap();
-        let text = String::from_utf8_lossy(&result.stdout).into_owned();
-        let verdict = text
-            .lines()
-            .rev()
-            .find(|line| ["PASS ", "FAIL ", "SKIP ", "PLANT "].iter().any(|v| line.starts_with(v)))
-            .map_or_else(|| format!("NOVERDICT {:?}", result.outcome), str::to_owned);
-        eprintln!("{verdict}");
-        let kind = verdict.split(' ').next().unwrap().to_owned();
-        verdicts.insert(number, (kind, verdict));
-    }
-    sandbox.close().await.unwrap();
+) -> Verdicts {
+    let verdicts = probe(backend, spec, probes, numbers, variables).await.unwrap();
+    verdicts.lines().for_each(|line| eprintln!("{line}"));
     verdicts
-}
-
-fn of_kind<'a>(verdicts: &'a BTreeMap<String, (String, String)>, kind: &str) -> Vec<&'a str> {
-    verdicts.iter().filter(|(_, (k, _))| k == kind).map(|(number, _)| number.as_str()).collect()
-}
-
-fn roomy() -> Spec {
-    let limits =
-        Limits { memory: 2 << 30, disk: 1 << 30, output: Some(1 << 20), ..Limits::default() };
-    Spec { limits, ..Spec::scratch() }
 }
 
 #[test]
@@ -108,27 +55,22 @@ fn every_inside_probe_passes() {
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
         let file_name = canary.path().file_name().unwrap().to_str().unwrap().to_owned();
-        let variables = [
+        let mut variables = vec![
             ("PROBE_HOST_TMP_CANARY", file_name),
             ("PROBE_HOST_ABSTRACT", name),
             ("PROBE_SERVER_PORT", server.local_addr().unwrap().port().to_string()),
             ("PROBE_HOST_HOSTNAME", host_name),
             ("PROBE_HOST_MACHINE_ID", machine.trim().to_owned()),
-            ("PROBE_PIDS_LIMIT", "512".to_owned()),
-            ("PROBE_MEM_LIMIT_MB", "2048".to_owned()),
-            ("PROBE_DISK_LIMIT_MB", "1024".to_owned()),
-            ("PROBE_FLOOD", "1".to_owned()),
-            ("PROBE_TTY_BAIT", "1".to_owned()),
-            ("PROBE_STRICT_DNS", "0".to_owned()),
         ];
+        variables.extend(about_limits());
         let verdicts = verdicts(&home.native(), roomy(), &probes, &[], &variables).await;
-        assert_eq!(of_kind(&verdicts, "FAIL"), [""; 0]);
+        assert_eq!(verdicts.of_kind("FAIL"), [""; 0]);
         // 049 to 051 want a proxy and 067 a time limit: tests of their own below.
-        assert_eq!(of_kind(&verdicts, "SKIP"), ["049", "050", "051", "067"]);
+        assert_eq!(verdicts.of_kind("SKIP"), ["049", "050", "051", "067"]);
         // The kernel may end a bomb before it can speak.
-        let silent = of_kind(&verdicts, "NOVERDICT");
+        let silent = verdicts.of_kind("NOVERDICT");
         assert!(silent.iter().all(|number| ["056", "057"].contains(number)), "{silent:?}");
-        assert!(of_kind(&verdicts, "PASS").len() >= 40);
+        assert!(verdicts.of_kind("PASS").len() >= 40);
         home.assert_empty();
     });
 }
@@ -161,7 +103,7 @@ fn without_the_filter_the_probes_of_the_kernel_fail() {
         let weak = home.native().weakened(Weakness::NoSystemCallFilter);
         let numbers = ["028", "029", "031", "034", "038"];
         let verdicts = verdicts(&weak, roomy(), &probes, &numbers, &[]).await;
-        let failed = of_kind(&verdicts, "FAIL");
+        let failed = verdicts.of_kind("FAIL");
         assert!(failed.contains(&"028") && failed.contains(&"029"), "{failed:?}");
         home.assert_empty();
     });
@@ -178,7 +120,7 @@ fn with_the_hosts_network_the_probes_of_the_network_fail() {
         // Both send nothing where there is more than a loopback interface.
         let variables = [("PROBE_SERVER_PORT", port)];
         let verdicts = verdicts(&home.native(), spec, &probes, &["042", "046"], &variables).await;
-        assert!(!of_kind(&verdicts, "FAIL").is_empty(), "{verdicts:?}");
+        assert!(!verdicts.of_kind("FAIL").is_empty(), "{verdicts:?}");
         home.assert_empty();
     });
 }
