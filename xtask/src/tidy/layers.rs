@@ -36,6 +36,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         "sandbox-native",
         &["egress", "embedded", "guest-protocol", "native-supervisor", "sandbox", "types"],
     ),
+    // Containers are native sandboxes whose first process an engine starts.
+    ("sandbox-oci", &["embedded", "native-supervisor", "sandbox", "sandbox-native", "types"]),
     // Shell: where pure meets I/O.
     ("tools", &["aide-protocol", "guest-protocol", "notebook", "sandbox", "types"]),
     (

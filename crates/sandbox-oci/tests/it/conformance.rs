@@ -1,0 +1,52 @@
+//! The promises of every back end, kept by containers.
+
+use std::sync::Arc;
+
+use cofferdam_sandbox::conformance;
+use cofferdam_sandbox_oci::Kind;
+
+use crate::engines::{Lab, block_on};
+use crate::ordinary_user;
+
+fn behaves_like_a_sandbox(kind: Kind) {
+    let Some(lab) = Lab::new(kind) else { return };
+    let report = block_on(conformance::run_all(|| Arc::new(lab.backend())));
+    eprintln!("{report}");
+    report.assert_passed();
+    lab.assert_empty();
+}
+
+#[test]
+fn docker_behaves_like_a_sandbox() {
+    behaves_like_a_sandbox(Kind::Docker);
+}
+
+#[test]
+fn podman_behaves_like_a_sandbox() {
+    behaves_like_a_sandbox(Kind::Podman);
+}
+
+#[test]
+fn crun_behaves_like_a_sandbox() {
+    behaves_like_a_sandbox(Kind::Crun);
+}
+
+#[test]
+fn runc_behaves_like_a_sandbox() {
+    behaves_like_a_sandbox(Kind::Runc);
+}
+
+/// The same with users of their own, which changes whose files are whose.
+#[test]
+fn docker_that_maps_users_behaves_like_a_sandbox() {
+    let Some(lab) = Lab::mapping_users(Kind::Docker) else { return };
+    let report = block_on(conformance::run_all(|| Arc::new(lab.backend())));
+    eprintln!("{report}");
+    report.assert_passed();
+    lab.assert_empty();
+}
+
+#[test]
+fn podman_behaves_like_a_sandbox_for_an_ordinary_user() {
+    ordinary_user::again(&["conformance::podman_behaves_like_a_sandbox"]);
+}

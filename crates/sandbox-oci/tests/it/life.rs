@@ -1,0 +1,198 @@
+//! Who dies with whom, and who cleans up, when a supervisor or an engine is killed.
+
+use std::time::{Duration, Instant};
+
+use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_sandbox_oci::Kind;
+use cofferdam_types::{Limits, Outcome};
+use rustix::process::Signal;
+
+use crate::engines::{Lab, block_on, wait_until};
+
+/// How long a job may be in the dark about an engine that is gone.
+const IN_THE_DARK: Duration = Duration::from_secs(10);
+
+fn nothing_is_lost_when_the_supervisor_is_killed(kind: Kind) {
+    let Some(lab) = Lab::new(kind) else { return };
+    let directory = lab.directory("project");
+    std::fs::write(directory.join("old"), "old").unwrap();
+    block_on(async {
+        let spec = Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&lab.backend(), spec).await.unwrap();
+        let id = sandbox.id();
+        let script = "echo kept > new; rm old; setsid sleep 1000 & echo";
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        lab.kill_supervisors();
+        drop(sandbox);
+        lab.wait_until_nothing_runs(id);
+        let found = lab.backend().reconcile().await.unwrap();
+        assert_eq!(found.removed, [id]);
+    });
+    assert_eq!(std::fs::read_to_string(directory.join("new")).unwrap(), "kept\n");
+    assert!(!directory.join("old").exists(), "no change is lost");
+    lab.assert_empty();
+}
+
+#[test]
+fn nothing_is_lost_when_the_supervisor_is_killed_on_docker() {
+    nothing_is_lost_when_the_supervisor_is_killed(Kind::Docker);
+}
+
+#[test]
+fn nothing_is_lost_when_the_supervisor_is_killed_on_podman() {
+    nothing_is_lost_when_the_supervisor_is_killed(Kind::Podman);
+}
+
+#[test]
+fn nothing_is_lost_when_the_supervisor_is_killed_on_runc() {
+    nothing_is_lost_when_the_supervisor_is_killed(Kind::Runc);
+}
+
+#[test]
+fn a_job_goes_on_when_the_daemon_is_killed() {
+    let Some(mut lab) = Lab::new(Kind::Docker) else { return };
+    block_on(async {
+        let lifetime = Lifetime::Lingering(Duration::from_secs(60));
+        let spec = Spec { lifetime, ..Spec::scratch() };
+        let backend = lab.backend();
+        let sandbox = Sandbox::open(&backend, spec).await.unwrap();
+        sandbox.keep().await.unwrap();
+        let id = sandbox.id();
+        let run = |script: &'static str| sandbox.run(sandbox.next_call_id(), sandbox.shell(script));
+        run("echo before > file").await.unwrap();
+        lab.end_daemon(Signal::KILL);
+        let result = run("cat file").await.unwrap();
+        assert_eq!(&result.stdout[..], b"before\n");
+
+        // Nobody can be asked for a new one, and the error says so.
+        let begun = Instant::now();
+        let refused = Sandbox::open(&lab.backend(), Spec::scratch()).await;
+        match refused.err().unwrap() {
+            SandboxError::Open(OpenError::Unusable { remedy, .. }) => {
+                assert!(remedy.contains("start the daemon"), "{remedy}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(begun.elapsed() < IN_THE_DARK);
+
+        // Its end needs no daemon; what that has left of it goes when it is back.
+        sandbox.close().await.unwrap();
+        lab.restart_daemon();
+        lab.backend().reconcile().await.unwrap();
+        lab.wait_until_nothing_runs(id);
+    });
+    lab.assert_empty();
+}
+
+#[test]
+fn a_job_whose_container_the_daemon_ends_is_told_so_in_time() {
+    let Some(mut lab) = Lab::new(Kind::Docker) else { return };
+    let directory = lab.directory("project");
+    block_on(async {
+        let spec = Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&lab.backend(), spec).await.unwrap();
+        let command = sandbox.shell("echo done > file; echo here; sleep 1000");
+        let mut process = sandbox.start(sandbox.next_call_id(), command).await.unwrap();
+        process.next_output().await.unwrap();
+        let begun = Instant::now();
+        lab.end_daemon(Signal::TERM);
+        let ended = tokio::time::timeout(IN_THE_DARK, process.wait()).await;
+        assert!(ended.expect("it ends in time").is_err(), "its end is not known");
+        assert!(begun.elapsed() < IN_THE_DARK);
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell("true")).await.unwrap();
+        assert!(matches!(result.outcome, Outcome::Lost { .. }), "{result:?}");
+        // What it had done is applied all the same.
+        drop(sandbox.close().await);
+        wait_until("the changes are there", || directory.join("file").exists());
+        lab.restart_daemon();
+        lab.backend().reconcile().await.unwrap();
+    });
+    lab.assert_empty();
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_named_with_the_remedy() {
+    let place = tempfile::tempdir().unwrap();
+    let nowhere = format!("unix://{}", place.path().join("nowhere").display());
+    let environment = vec![("DOCKER_HOST".to_owned(), nowhere)];
+    let home = place.path().join("home");
+    let backend = cofferdam_sandbox_oci::backend_in(Kind::Docker, home, environment);
+    let refused = block_on(Sandbox::open(&backend, Spec::scratch()));
+    match refused.err().unwrap() {
+        SandboxError::Open(OpenError::Unusable { cause, remedy }) => {
+            assert!(cause.starts_with("docker: "), "{cause}");
+            assert!(remedy.contains("systemctl start docker"), "{remedy}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(backend.examine().iter().any(|fact| fact.weakness.is_some()));
+}
+
+fn a_container_waits_for_the_next_sandbox(kind: Kind) {
+    let Some(lab) = Lab::new(kind) else { return };
+    let backend = lab.backend().keeping_warm(1);
+    block_on(async {
+        let first = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+        wait_until("one container waits", || lab.containers().len() == 2);
+        let waiting: Vec<_> = lab.containers();
+        first.close().await.unwrap();
+
+        // Whoever looks for remains leaves it alone.
+        let found = lab.backend().reconcile().await.unwrap();
+        assert_eq!((found.alive, found.removed), (vec![], vec![]));
+
+        let second = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+        let own = format!("cofferdam-{}", second.id());
+        assert!(!lab.containers().contains(&own), "it began in the one that waited");
+        let script = "echo $0 > file && cat file && id -un";
+        let result = second.run(second.next_call_id(), second.shell(script)).await.unwrap();
+        assert_eq!(&result.stdout[..], b"sh\nagent\n");
+        assert!(lab.containers().iter().any(|name| waiting.contains(name)));
+
+        // Other limits are another container.
+        let limits = Limits { pids: 100, ..Limits::default() };
+        let other = Sandbox::open(&backend, Spec { limits, ..Spec::scratch() }).await.unwrap();
+        let own = format!("cofferdam-{}", other.id());
+        assert!(lab.containers().contains(&own), "none like it waited");
+        other.close().await.unwrap();
+        second.close().await.unwrap();
+    });
+    drop(backend);
+    lab.assert_empty();
+}
+
+#[test]
+fn a_container_waits_for_the_next_sandbox_on_docker() {
+    a_container_waits_for_the_next_sandbox(Kind::Docker);
+}
+
+#[test]
+fn a_container_waits_for_the_next_sandbox_on_podman() {
+    a_container_waits_for_the_next_sandbox(Kind::Podman);
+}
+
+#[test]
+fn a_container_waits_for_the_next_sandbox_on_runc() {
+    a_container_waits_for_the_next_sandbox(Kind::Runc);
+}
+
+#[test]
+fn a_container_that_went_cold_is_replaced() {
+    let Some(lab) = Lab::new(Kind::Docker) else { return };
+    let backend = lab.backend().keeping_warm(1);
+    block_on(async {
+        let first = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+        wait_until("one container waits", || lab.containers().len() == 2);
+        first.close().await.unwrap();
+        for name in lab.containers() {
+            lab.says(&["kill", &name]);
+        }
+        let second = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+        let result = second.run(second.next_call_id(), second.shell("true")).await.unwrap();
+        assert!(result.outcome.success());
+        second.close().await.unwrap();
+    });
+    drop(backend);
+    lab.assert_empty();
+}
