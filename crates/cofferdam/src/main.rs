@@ -7,13 +7,14 @@ mod outfit;
 mod serve;
 mod telemetry;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cofferdam_cli::{ModelMaker, Product};
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_native::Native;
+use cofferdam_sandbox_oci::Kind;
 
 use crate::indexes::SqliteIndexes;
 use crate::models::Adapters;
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
         native.prepare_by_fork();
     }
     cofferdam_cli::main(|| {
-        let backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
+        let mut backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
+        backends.extend(containers(&home.clone()?));
         let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
         let home = home.clone()?;
         let server = Box::new(Servers { models: Arc::clone(&models), home: home.clone() });
@@ -36,6 +38,13 @@ fn main() -> ExitCode {
         let aide = aide::find;
         Ok(Product { backends, models, indexes, server, aide, home })
     })
+}
+
+/// The back ends whose sandboxes container engines start, kept where the native ones are.
+pub(crate) fn containers(data: &Path) -> impl Iterator<Item = Arc<dyn Backend>> {
+    let sandboxes = data.join("sandboxes");
+    let backend = move |kind| cofferdam_sandbox_oci::backend(kind, sandboxes.clone());
+    Kind::ALL.into_iter().map(move |kind| Arc::new(backend(kind)) as Arc<dyn Backend>)
 }
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the
@@ -56,8 +65,6 @@ fn home(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<PathBuf
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn with(variables: &[(&str, &str)]) -> Result<PathBuf, String> {

@@ -44,7 +44,8 @@ impl Serve for Servers {
     }
 
     fn backends(&self, data: &Path) -> Vec<Arc<dyn Backend>> {
-        vec![Arc::new(Native::new(data.join("sandboxes")))]
+        let native: Arc<dyn Backend> = Arc::new(Native::new(data.join("sandboxes")));
+        std::iter::once(native).chain(crate::containers(data)).collect()
     }
 }
 
