@@ -19,6 +19,7 @@ pub mod confine;
 pub mod failure;
 pub mod filter;
 pub mod first_process;
+mod follow;
 pub mod hire;
 pub mod identity;
 pub mod mounts;

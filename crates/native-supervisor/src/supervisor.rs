@@ -17,13 +17,13 @@ use crate::audit::Auditor;
 use crate::cgroup::{self, Groups, Places};
 use crate::claim::Claim;
 use crate::failure::{Failure, Step, ignore};
+use crate::follow::{Parts, follow};
 use crate::hire::{self, Hired};
 use crate::identity::Identity;
 use crate::procfs;
 use crate::remains;
-use crate::room::Vault;
 use crate::snapshot::Workspace;
-use crate::start::{self, Base, Birth, Lent, Newborn, Progress};
+use crate::start::{self, Base, Birth, Lent, Newborn};
 use crate::store::{self, OnDisk};
 use crate::sys;
 use crate::wire::{
@@ -32,9 +32,6 @@ use crate::wire::{
 
 /// How long a control group may take to let itself be removed.
 const REMOVAL: Duration = Duration::from_secs(5);
-
-/// How long the first process may take to become the guest.
-const START: Duration = Duration::from_secs(30);
 
 /// After this time without anything to do memory is given back.
 const QUIET: Duration = Duration::from_secs(1);
@@ -146,18 +143,6 @@ struct Supervisor {
     linger: Duration,
     /// The command by which an engine was asked for the first process, until it has ended.
     errand: Option<std::process::Child>,
-}
-
-/// What the first process has handed out so far.
-#[derive(Default)]
-struct Parts {
-    /// Of a fork, its number and a descriptor; else those of the child.
-    init: Option<(u32, OwnedFd)>,
-    vault: Option<Vault>,
-    proxy: Option<OwnedFd>,
-    base: Option<Base>,
-    landlock: u32,
-    auditor: Option<Auditor>,
 }
 
 impl Supervisor {
@@ -545,71 +530,6 @@ struct Ready {
     spoke: Option<usize>,
 }
 
-/// Takes what the first process hands out, until it is the guest. Executing that
-/// is itself a reported call, which must be answered meanwhile.
-fn follow(
-    newborn: &Newborn,
-    plan: &Plan,
-    identity: Identity,
-    host: &OwnedFd,
-    parts: &mut Parts,
-) -> Result<(), Failure> {
-    let deadline = Instant::now() + START;
-    loop {
-        let mut watched = vec![PollFd::new(&newborn.progress, PollFlags::IN)];
-        if let Some(auditor) = &parts.auditor {
-            watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
-        }
-        watched.push(PollFd::new(host, PollFlags::empty())); // only its end is of interest
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(Failure::new("the first process did not start in time"));
-        }
-        if poll(&mut watched, Some(&timespec(left))).is_err() {
-            continue;
-        }
-        let happened: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if happened.last() == Some(&true) {
-            return Err(Failure::new("the host is gone"));
-        }
-        if happened.len() == 3 && happened.get(1) == Some(&true) {
-            parts.auditor.iter_mut().for_each(Auditor::attend);
-        }
-        if happened.first() != Some(&true) {
-            continue;
-        }
-        let Some((progress, beside)) = wire::receive::<Progress>(&newborn.progress)? else {
-            // The socket closed: the guest's program runs, if it got that far.
-            return if parts.vault.is_some() {
-                Ok(())
-            } else {
-                Err(Failure::new("the first process died while it was being set up"))
-            };
-        };
-        let mut beside = beside.into_iter();
-        match progress {
-            // Comes before the rest, where it comes at all.
-            Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
-            Progress::Confined { built, proxy, landlock } => {
-                if let Some((store, lower)) = built {
-                    parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
-                }
-                parts.proxy = if proxy { beside.next() } else { None };
-                parts.landlock = landlock;
-                if let Some(listener) = beside.next() {
-                    let init = parts.init.as_ref().map_or(newborn.pid, |(pid, _)| *pid);
-                    let trail = plan.state.join(remains::TRAIL);
-                    parts.auditor = Some(Auditor::new(listener, init, trail));
-                }
-                if identity.enters_guest() || hire_of(plan).is_some() {
-                    return Ok(()); // nothing is left that could fail
-                }
-            }
-            Progress::Failed(failure) => return Err(failure),
-        }
-    }
-}
-
 /// Whether the host has said something already.
 fn has_spoken(host: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(host, PollFlags::IN)];
@@ -629,7 +549,7 @@ fn attend_waiting(auditor: &mut Auditor) {
 }
 
 /// How an engine is asked for the first process, where one is.
-fn hire_of(plan: &Plan) -> Option<&Hire> {
+pub(crate) fn hire_of(plan: &Plan) -> Option<&Hire> {
     match &plan.first {
         FirstPlan::Hired(hire) => Some(hire),
         FirstPlan::Cloned => None,

@@ -15,6 +15,8 @@
 //!
 //! [`needles`] makes logs of jobs with facts hidden in them.
 //!
+//! [`DockerDaemon`] is a real one, and [`podman_environment`] a place for Podman's containers.
+//!
 //! [`Picture`] is what a PNG shows.
 //!
 //! [`SetUp`] is what `cofferdam setup` installs.
@@ -36,6 +38,7 @@ mod minilm;
 mod conversation;
 
 mod browser;
+mod engines;
 mod picture;
 mod postgres;
 mod set_up;
@@ -49,6 +52,7 @@ pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
 pub use crash::{CrashSuite, Tally, Violation};
 pub use embeddings::{Embedded, EmbeddingServer, Embeddings};
+pub use engines::{DockerDaemon, engine, plain_environment, podman_environment};
 pub use minilm::minilm;
 pub use picture::Picture;
 pub use postgres::Postgres;

@@ -13,6 +13,7 @@ mod terminal;
 
 mod bytes;
 mod cells;
+mod container_jobs;
 mod context_killed;
 mod context_long;
 mod context_meaning;

@@ -1,12 +1,12 @@
-//! Engines of a test's own: a Docker daemon, and a place for Podman's containers.
+//! Engines of a test's own, and their sandboxes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox_native::Native;
 use cofferdam_sandbox_oci::{Kind, backend_in};
+use cofferdam_testkit::{DockerDaemon, engine, plain_environment, podman_environment};
 use cofferdam_types::SandboxId;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -14,8 +14,9 @@ use tempfile::TempDir;
 /// An engine for one test, which leaves nothing behind.
 pub(crate) struct Lab {
     kind: Kind,
+    environment: Vec<(String, String)>,
+    daemon: Option<DockerDaemon>,
     directory: TempDir,
-    daemon: Option<Child>,
 }
 
 impl Lab {
@@ -35,17 +36,18 @@ impl Lab {
             return None;
         }
         let directory = tempfile::Builder::new().prefix("cofferdam-oci-").tempdir().unwrap();
-        let mut lab = Self { kind, directory, daemon: None };
-        match kind {
-            Kind::Docker => lab.start_daemon(options),
-            Kind::Podman => lab.configure_podman(),
-            Kind::Crun | Kind::Runc => {}
-        }
-        Some(lab)
+        let place = directory.path();
+        let daemon = (kind == Kind::Docker).then(|| DockerDaemon::start(place, options).unwrap());
+        let environment = match (&daemon, kind) {
+            (Some(daemon), _) => daemon.environment(),
+            (None, Kind::Podman) => podman_environment(place).unwrap(),
+            (None, _) => plain_environment(place),
+        };
+        Some(Self { kind, environment, daemon, directory })
     }
 
     pub(crate) fn backend(&self) -> Native {
-        backend_in(self.kind, self.sandboxes(), self.environment())
+        backend_in(self.kind, self.sandboxes(), self.environment.clone())
     }
 
     /// A new directory beside the sandboxes.
@@ -87,18 +89,12 @@ impl Lab {
 
     /// Ends the daemon, and waits until it has.
     pub(crate) fn end_daemon(&mut self, signal: Signal) {
-        let mut daemon = self.daemon.take().unwrap();
-        kill_process(Pid::from_child(&daemon), signal).unwrap();
-        daemon.wait().unwrap();
+        self.daemon.as_mut().unwrap().end(signal).unwrap();
     }
 
     /// Starts it again, on what it had.
     pub(crate) fn restart_daemon(&mut self) {
-        // One that was killed leaves the number of a process that is still to be reaped.
-        for name in ["docker.pid", "exec/containerd/containerd.pid"] {
-            fs::remove_file(self.path(name)).ok();
-        }
-        self.start_daemon(&[]);
+        self.daemon = Some(DockerDaemon::start(self.directory.path(), &[]).unwrap());
     }
 
     fn sandboxes(&self) -> PathBuf {
@@ -109,108 +105,9 @@ impl Lab {
         self.directory.path().join(name)
     }
 
-    fn socket(&self) -> String {
-        format!("unix://{}", self.path("docker.sock").display())
-    }
-
-    pub(crate) fn environment(&self) -> Vec<(String, String)> {
-        let mut variables = vec![
-            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin".to_owned()),
-            ("HOME".to_owned(), self.directory.path().display().to_string()),
-        ];
-        match self.kind {
-            Kind::Docker => variables.push(("DOCKER_HOST".to_owned(), self.socket())),
-            Kind::Podman => {
-                for (name, file) in [
-                    ("CONTAINERS_CONF", "containers.conf"),
-                    ("CONTAINERS_STORAGE_CONF", "storage.conf"),
-                    ("XDG_RUNTIME_DIR", "run"),
-                ] {
-                    variables.push((name.to_owned(), self.path(file).display().to_string()));
-                }
-            }
-            Kind::Crun | Kind::Runc => {}
-        }
-        variables
-    }
-
-    /// In a mount namespace of its own: what it mounts goes with it, and the ranges of ids
-    /// that it may hand out are not the machine's.
-    fn start_daemon(&mut self, options: &[&str]) {
-        let log = File::create(self.path("dockerd.log")).unwrap();
-        let ranges = ["subuid", "subgid"].map(|name| {
-            let path = self.path(name);
-            fs::write(&path, "nobody:1800000000:65536\n").unwrap();
-            let target = format!("/etc/{name}");
-            assert!(Path::new(&target).exists(), "{target} is a file of the package passwd");
-            format!("mount --bind {} {target}", path.display())
-        });
-        let script = format!("{} && exec \"$@\"", ranges.join(" && "));
-        let daemon = Command::new("unshare")
-            .args(["--mount", "--propagation=private", "sh", "-c", &script, "sh", "dockerd"])
-            .args(options)
-            .arg(format!("--data-root={}", self.path("data").display()))
-            .arg(format!("--exec-root={}", self.path("exec").display()))
-            .arg(format!("--pidfile={}", self.path("docker.pid").display()))
-            .arg(format!("--host={}", self.socket()))
-            .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
-            .args(["--ip-forward=false", "--ip-masq=false", "--userland-proxy=false"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .expect("dockerd is installed");
-        self.daemon = Some(daemon);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.ask(&["version"]) {
-            let log = fs::read_to_string(self.path("dockerd.log")).unwrap_or_default();
-            let ended = self.daemon.as_mut().is_some_and(|one| !matches!(one.try_wait(), Ok(None)));
-            assert!(!ended && Instant::now() < deadline, "dockerd does not answer: {log}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    fn configure_podman(&self) {
-        let place = |name: &str| {
-            let path = self.path(name);
-            fs::create_dir_all(&path).unwrap();
-            path.display().to_string()
-        };
-        let storage = format!(
-            "[storage]\ndriver = \"overlay\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
-            place("storage"),
-            place("run")
-        );
-        fs::write(self.path("storage.conf"), storage).unwrap();
-        let configuration = format!(
-            "[engine]\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"none\"\ntmp_dir = \"{}\"\n\
-             [containers]\nlog_driver = \"none\"\n",
-            place("tmp")
-        );
-        fs::write(self.path("containers.conf"), configuration).unwrap();
-    }
-
-    fn ask(&self, words: &[&str]) -> bool {
-        Command::new(self.kind.name())
-            .args(words)
-            .env_clear()
-            .envs(self.environment())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
-    }
-
     /// What the engine prints.
     pub(crate) fn says(&self, words: &[&str]) -> String {
-        let output = Command::new(self.kind.name())
-            .args(words)
-            .env_clear()
-            .envs(self.environment())
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        engine(self.kind.name(), words, &self.environment).unwrap().unwrap_or_default()
     }
 
     /// The names of containers that run.
@@ -238,17 +135,8 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            kill_process(Pid::from_child(&daemon), Signal::TERM).ok();
-            let deadline = Instant::now() + Duration::from_secs(30);
-            while matches!(daemon.try_wait(), Ok(None)) && Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            daemon.kill().ok();
-            daemon.wait().ok();
-        }
         if self.kind == Kind::Podman {
-            self.ask(&["system", "reset", "--force"]);
+            engine("podman", &["system", "reset", "--force"], &self.environment).ok();
         }
     }
 }

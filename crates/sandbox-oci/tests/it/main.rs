@@ -1,7 +1,7 @@
 //! Containers keep the promises of every sandbox, tried with the real engines.
 
 #![expect(clippy::disallowed_methods, reason = "tests start programs on the host")]
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
 #![expect(clippy::print_stderr, reason = "tests say what they skip")]
 
 mod conformance;
