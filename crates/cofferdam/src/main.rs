@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
     cofferdam_cli::main(|| {
         let mut backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
-        backends.extend(containers(&home.clone()?));
+        backends.extend(containers(&home.clone()?, 0));
         let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
         let home = home.clone()?;
         let server = Box::new(Servers { models: Arc::clone(&models), home: home.clone() });
@@ -41,9 +41,11 @@ fn main() -> ExitCode {
 }
 
 /// The back ends whose sandboxes container engines start, kept where the native ones are.
-pub(crate) fn containers(data: &Path) -> impl Iterator<Item = Arc<dyn Backend>> {
+/// Each has so many containers waiting, once it was used.
+pub(crate) fn containers(data: &Path, warm: usize) -> impl Iterator<Item = Arc<dyn Backend>> {
     let sandboxes = data.join("sandboxes");
-    let backend = move |kind| cofferdam_sandbox_oci::backend(kind, sandboxes.clone());
+    let backend =
+        move |kind| cofferdam_sandbox_oci::backend(kind, sandboxes.clone()).keeping_warm(warm);
     Kind::ALL.into_iter().map(move |kind| Arc::new(backend(kind)) as Arc<dyn Backend>)
 }
 

@@ -27,6 +27,9 @@ use crate::telemetry;
 /// How long an upload is kept that no job begins with.
 const UPLOADS: Duration = Duration::from_secs(24 * 3600);
 
+/// How many containers each engine has waiting for the next job.
+const WARM: usize = 1;
+
 /// Runs servers.
 pub(crate) struct Servers {
     pub(crate) models: Arc<dyn ModelMaker>,
@@ -45,7 +48,7 @@ impl Serve for Servers {
 
     fn backends(&self, data: &Path) -> Vec<Arc<dyn Backend>> {
         let native: Arc<dyn Backend> = Arc::new(Native::new(data.join("sandboxes")));
-        std::iter::once(native).chain(crate::containers(data)).collect()
+        std::iter::once(native).chain(crate::containers(data, WARM)).collect()
     }
 }
 
