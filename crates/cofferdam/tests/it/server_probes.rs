@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use cofferdam_sandbox::conformance::probes::beside;
 use cofferdam_testkit::Turn;
 use serde_json::json;
 
@@ -23,8 +24,7 @@ const FLAT: u64 = 64 << 20;
 /// Where the probes are, if they are there.
 #[expect(clippy::print_stderr, reason = "whoever reads the tests' output is to know")]
 fn directory() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/security/probes");
-    let found = std::fs::canonicalize(beside).ok().filter(|path| path.join("run-all.sh").exists());
+    let found = beside(Path::new(env!("CARGO_MANIFEST_DIR")));
     if found.is_none() {
         eprintln!("skipped: the probes are not beside the project");
     }

@@ -5,12 +5,10 @@
 //! and say so. The conformance suite has its own cases either way.
 
 use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox::conformance::probes::{Verdicts, about_limits, probe, roomy};
+use cofferdam_sandbox::conformance::probes::{Canaries, Verdicts, beside, probe, roomy};
 use cofferdam_sandbox::{Backend, Root, Sandbox, Spec};
 use cofferdam_sandbox_native::Weakness;
 use cofferdam_types::{Network, Outcome};
@@ -20,8 +18,7 @@ use crate::ordinary_user;
 
 /// Where the probes are, if they are there.
 pub(crate) fn directory() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/security/probes");
-    let found = std::fs::canonicalize(beside).ok().filter(|path| path.join("run-all.sh").exists());
+    let found = beside(Path::new(env!("CARGO_MANIFEST_DIR")));
     if found.is_none() {
         eprintln!("skipped: the probes are not beside the project");
     }
@@ -46,23 +43,8 @@ fn every_inside_probe_passes() {
     let Some(probes) = directory() else { return };
     block_on(async {
         let home = Home::new();
-        // Things of the host's that must not be seen.
-        let canary = tempfile::Builder::new().prefix("canary-").tempfile_in("/tmp").unwrap();
-        let server = TcpListener::bind("127.0.0.1:0").unwrap();
-        let name = format!("cofferdam-canary-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
-        let _abstract_socket = UnixListener::bind_addr(&address).unwrap();
-        let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let file_name = canary.path().file_name().unwrap().to_str().unwrap().to_owned();
-        let mut variables = vec![
-            ("PROBE_HOST_TMP_CANARY", file_name),
-            ("PROBE_HOST_ABSTRACT", name),
-            ("PROBE_SERVER_PORT", server.local_addr().unwrap().port().to_string()),
-            ("PROBE_HOST_HOSTNAME", host_name),
-            ("PROBE_HOST_MACHINE_ID", machine.trim().to_owned()),
-        ];
-        variables.extend(about_limits());
+        let canaries = Canaries::lay().unwrap();
+        let variables = canaries.variables();
         let verdicts = verdicts(&home.native(), roomy(), &probes, &[], &variables).await;
         assert_eq!(verdicts.of_kind("FAIL"), [""; 0]);
         // 049 to 051 want a proxy and 067 a time limit: tests of their own below.

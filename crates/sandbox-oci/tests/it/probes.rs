@@ -1,45 +1,21 @@
 //! The catalogue's probes, run inside containers. They live beside the project; without
 //! them these tests have nothing to run and say so.
 
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cofferdam_sandbox::conformance::probes::{about_limits, probe, roomy};
+use cofferdam_sandbox::conformance::probes::{Canaries, beside, probe, roomy};
 use cofferdam_sandbox_oci::Kind;
 
 use crate::engines::{Lab, block_on};
 
-fn directory() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/security/probes");
-    let found = std::fs::canonicalize(beside).ok().filter(|path| path.join("run-all.sh").exists());
-    if found.is_none() {
-        eprintln!("skipped: the probes are not beside the project");
-    }
-    found
-}
-
 fn every_inside_probe_passes(kind: Kind) {
-    let Some(probes) = directory() else { return };
+    let Some(probes) = beside(Path::new(env!("CARGO_MANIFEST_DIR"))) else {
+        eprintln!("skipped: the probes are not beside the project");
+        return;
+    };
     let Some(lab) = Lab::mapping_users(kind) else { return };
-    // Things of the host's that must not be seen.
-    let canary = tempfile::Builder::new().prefix("canary-").tempfile_in("/tmp").unwrap();
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let name = format!("cofferdam-canary-{}-{}", kind.name(), std::process::id());
-    let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let _abstract_socket = UnixListener::bind_addr(&address).unwrap();
-    let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let file_name = canary.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let mut variables = vec![
-        ("PROBE_HOST_TMP_CANARY", file_name),
-        ("PROBE_HOST_ABSTRACT", name),
-        ("PROBE_SERVER_PORT", server.local_addr().unwrap().port().to_string()),
-        ("PROBE_HOST_HOSTNAME", host_name),
-        ("PROBE_HOST_MACHINE_ID", machine.trim().to_owned()),
-    ];
-    variables.extend(about_limits());
+    let canaries = Canaries::lay().unwrap();
+    let variables = canaries.variables();
     let verdicts =
         block_on(async { probe(&lab.backend(), roomy(), &probes, &[], &variables).await });
     let verdicts = verdicts.unwrap();

@@ -3,10 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam_types::Limits;
+use cofferdam_types::{Limits, SandboxId};
 
 use super::lab::Failure;
 use crate::backend::{Backend, Root, Spec};
@@ -45,18 +49,73 @@ pub fn roomy() -> Spec {
     Spec { limits, ..Spec::scratch() }
 }
 
-/// What probes are told of a [`roomy`] sandbox.
+/// Where the probes are, if they are beside the project that this crate's directory is in.
 #[must_use]
-pub fn about_limits() -> [(&'static str, String); 6] {
-    [
-        ("PROBE_PIDS_LIMIT", "512"),
-        ("PROBE_MEM_LIMIT_MB", "2048"),
-        ("PROBE_DISK_LIMIT_MB", "1024"),
-        ("PROBE_FLOOD", "1"),
-        ("PROBE_TTY_BAIT", "1"),
-        ("PROBE_STRICT_DNS", "0"),
-    ]
-    .map(|(name, value)| (name, value.to_owned()))
+pub fn beside(crate_directory: &Path) -> Option<PathBuf> {
+    let place = crate_directory.join("../../../shared/security/probes");
+    fs::canonicalize(place).ok().filter(|path| path.join("run-all.sh").exists())
+}
+
+/// Things of the host's that must not be seen from inside, for as long as this is held.
+pub struct Canaries {
+    file: PathBuf,
+    server: TcpListener,
+    abstract_name: String,
+    _abstract_socket: UnixListener,
+}
+
+impl Canaries {
+    /// Lays them.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub fn lay() -> io::Result<Self> {
+        let unique = SandboxId::generate();
+        let file = Path::new("/tmp").join(format!("canary-{unique}"));
+        fs::write(&file, "")?;
+        let abstract_name = format!("cofferdam-canary-{unique}");
+        let address = SocketAddr::from_abstract_name(&abstract_name)?;
+        Ok(Self {
+            file,
+            server: TcpListener::bind("127.0.0.1:0")?,
+            _abstract_socket: UnixListener::bind_addr(&address)?,
+            abstract_name,
+        })
+    }
+
+    /// What probes are told of them, and of a [`roomy`] sandbox.
+    #[must_use]
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let text = |path: &str| {
+            fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+        };
+        let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let port = self.server.local_addr().map(|address| address.port()).unwrap_or_default();
+        let mut variables = vec![
+            ("PROBE_HOST_TMP_CANARY", file),
+            ("PROBE_HOST_ABSTRACT", self.abstract_name.clone()),
+            ("PROBE_SERVER_PORT", port.to_string()),
+            ("PROBE_HOST_HOSTNAME", text("/proc/sys/kernel/hostname")),
+            ("PROBE_HOST_MACHINE_ID", text("/etc/machine-id")),
+        ];
+        let limits = [
+            ("PROBE_PIDS_LIMIT", "512"),
+            ("PROBE_MEM_LIMIT_MB", "2048"),
+            ("PROBE_DISK_LIMIT_MB", "1024"),
+            ("PROBE_FLOOD", "1"),
+            ("PROBE_TTY_BAIT", "1"),
+            ("PROBE_STRICT_DNS", "0"),
+        ];
+        variables.extend(limits.map(|(name, value)| (name, value.to_owned())));
+        variables
+    }
+}
+
+impl Drop for Canaries {
+    fn drop(&mut self) {
+        // One that stays is an empty file.
+        fs::remove_file(&self.file).ok();
+    }
 }
 
 /// Runs the probes of a directory one by one in one sandbox: those with these numbers, or
