@@ -68,6 +68,10 @@ pub trait Engine: Send + Sync {
     /// When it cannot serve such a sandbox.
     fn hire(&self, spec: &Spec, state: &Path) -> Result<Hire, OpenError>;
 
+    /// Forgets what it was seen to be like, because it did not do what it was asked;
+    /// whether there was something to forget, and asking again is of use.
+    fn forget(&self) -> bool;
+
     /// What this machine has of it, found without making a sandbox.
     fn examine(&self) -> Vec<Fact>;
 
@@ -167,10 +171,12 @@ impl Native {
         let raised = match raised {
             Some(raised) => raised,
             // Also where the warm one had gone cold: whatever is wrong is told by a new one.
-            None => {
-                let begun = aside(|| self.begin(&spec, &workspace))?;
-                self.raise(&spec, begun, &workspace, &with_it).await?
-            }
+            None => match self.cold(&spec, &workspace, &with_it).await {
+                Err(_) if self.engine.as_ref().is_some_and(|engine| engine.forget()) => {
+                    self.cold(&spec, &workspace, &with_it).await?
+                }
+                raised => raised?,
+            },
         };
         let Raised { path, control, child, built } = raised;
         self.warm_up(&spec, &workspace);
@@ -187,6 +193,16 @@ impl Native {
             return Err(error);
         }
         Ok(room)
+    }
+
+    async fn cold(
+        &self,
+        spec: &Spec,
+        workspace: &WorkspacePlan,
+        with_it: &[OwnedFd],
+    ) -> Result<Raised, OpenError> {
+        let begun = aside(|| self.begin(spec, workspace))?;
+        self.raise(spec, begun, workspace, with_it).await
     }
 
     /// What a sandbox begins with: a directory, and who starts its first process.

@@ -15,7 +15,7 @@ use cofferdam_types::{Network, SandboxId};
 use sha2::{Digest, Sha256};
 
 use crate::container::{Container, Users, name, sandbox};
-use crate::errand::{Refusal, ask};
+use crate::errand::{PATIENCE, Refusal, ask};
 use crate::{arguments, bundle, examine, image};
 
 /// Variables that engines are told of: where their programs, sockets and settings are.
@@ -43,8 +43,8 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 /// runtimes look at it as users of the container's.
 const ROOTS: &str = "/run/cofferdam";
 
-/// How long it is believed that an engine is still as it was.
-const MEMORY: Duration = Duration::from_secs(30);
+/// How long it is believed that an engine is still as it was, while it does what it is asked.
+const MEMORY: Duration = Duration::from_secs(600);
 
 /// An engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,8 +246,11 @@ impl Engine for ContainerEngine {
             let missing = io::Error::from(io::ErrorKind::NotFound);
             self.refused(&Refusal::NotRun(self.kind.name().to_owned(), missing))
         })?;
-        let entry = copy::keep(&self.shelf, 0o755, &SUPERVISOR)
-            .map_err(|source| failed("keep the program of containers", source))?;
+        let entry = match copy::find(&self.shelf, &SUPERVISOR) {
+            Ok(Some(_)) => Ok(self.shelf.join(SUPERVISOR.name)),
+            _ => copy::keep(&self.shelf, 0o755, &SUPERVISOR),
+        }
+        .map_err(|source| failed("keep the program of containers", source))?;
         // Whoever looks for remains need not ask engines that were never used.
         fs::write(self.mark(), "")
             .map_err(|source| failed("note that the engine is used", source))?;
@@ -279,6 +282,12 @@ impl Engine for ContainerEngine {
             remove: self.line(&program, remove),
             environment: self.environment.clone(),
         })
+    }
+
+    fn forget(&self) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // What was seen for this very attempt is no different now.
+        seen.is_some_and(|(when, _)| when.elapsed() > PATIENCE * 4)
     }
 
     fn examine(&self) -> Vec<Fact> {

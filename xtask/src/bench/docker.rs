@@ -19,7 +19,8 @@ use super::{host, process_table};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A host that may not raise limits needs them named.
-const LIMITS: [&str; 4] = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
+pub(super) const LIMITS: [&str; 4] =
+    ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
 
 /// A daemon that answers, with an image and a container.
 pub(super) struct Docker {
@@ -74,6 +75,34 @@ impl Docker {
         command
     }
 
+    /// A command that copies a file out of the container that runs, or into it.
+    pub(super) fn copy(&self, from: &str, to: &str) -> Command {
+        let mut command = self.client();
+        command.args(["cp", from, to]);
+        command
+    }
+
+    /// The name of the container that runs.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where our own daemon listens; `None` if it is the machine's.
+    pub(super) fn address(&self) -> Option<String> {
+        self.daemon.as_ref().map(Daemon::address)
+    }
+
+    /// Bytes of our own daemon and of the one below it, which serve all containers.
+    pub(super) fn daemon_memory(&self) -> Option<f64> {
+        let daemon = self.daemon.as_ref()?.companion.pid().as_raw_nonzero().get();
+        let below = process_table::below(daemon, &process_table::all());
+        let serving = below.iter().map(|entry| entry.process).filter(|process| {
+            let program = process_table::program(*process);
+            program.is_some_and(|path| path.ends_with("containerd"))
+        });
+        Some(serving.chain([daemon]).filter_map(process_table::memory).sum())
+    }
+
     fn container(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.client();
         command.args(["run", "--network", "none"]).args(LIMITS).args(options);
@@ -81,7 +110,8 @@ impl Docker {
         command
     }
 
-    fn client(&self) -> Command {
+    /// The program, which says nothing yet.
+    pub(super) fn client(&self) -> Command {
         let mut command = program::command(&self.program);
         if let Some(daemon) = &self.daemon {
             command.arg("--host").arg(daemon.address());

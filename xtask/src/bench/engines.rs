@@ -39,18 +39,14 @@ impl Engines {
     }
 
     /// The engines and programs whose versions matter to the numbers.
-    pub(super) fn versions() -> String {
-        let said = ["bwrap", "crun", "runc", "docker"].into_iter().filter_map(|name| {
+    pub(super) fn versions(names: &[&str]) -> String {
+        let said = names.iter().filter_map(|name| {
             let path = program::find(name).ok()?;
             let said = program::output(program::command(path).arg("--version")).ok()?;
             said.lines().next().map(|line| line.trim().to_owned())
         });
         let said: Vec<String> = said.collect();
-        if said.is_empty() {
-            "none of bwrap, crun, runc, docker".to_owned()
-        } else {
-            said.join("; ")
-        }
+        if said.is_empty() { format!("none of {}", names.join(", ")) } else { said.join("; ") }
     }
 
     /// A command that runs `true` in a container of this runtime.

@@ -10,6 +10,9 @@ mod agent_contender;
 mod agent_memory;
 mod agent_tables;
 mod agent_trial;
+mod backends;
+mod backends_memory;
+mod backends_station;
 mod build;
 mod context;
 mod context_history;
@@ -28,6 +31,7 @@ mod leftovers;
 mod library;
 mod memory;
 mod order;
+mod podman;
 mod process_table;
 mod program;
 mod race;
@@ -83,6 +87,8 @@ enum Subject {
     Context(context::ContextBench),
     /// Code cells and the desktop: start, screenshot, click, round trip, memory
     Desktop(desktop::DesktopBench),
+    /// Back ends beside each other: start, command, files, memory
+    Backends(backends::BackendsBench),
     #[command(hide = true)]
     Stopwatch(stopwatch::Serve),
 }
@@ -189,6 +195,7 @@ impl Bench {
             Subject::Server(bench) => bench.run(root),
             Subject::Context(bench) => bench.run(root),
             Subject::Desktop(bench) => bench.run(),
+            Subject::Backends(bench) => bench.run(),
         }
     }
 }
@@ -208,8 +215,8 @@ impl SandboxBench {
             scale: if self.quick { QUICK } else { FULL },
         };
         let seed = seed(self.seed);
-        let mut text =
-            format!("# Sandbox benchmark\n\n- {machine}\n- {}\n- seed {seed}", Engines::versions());
+        let versions = Engines::versions(&["bwrap", "crun", "runc", "docker"]);
+        let mut text = format!("# Sandbox benchmark\n\n- {machine}\n- {versions}\n- seed {seed}");
         if self.quick {
             text += "\n- a quick run: its numbers are not to be kept";
         }
