@@ -51,6 +51,10 @@ const START: Duration = Duration::from_secs(60);
 /// How long it may take to remove one.
 const REMOVAL: Duration = Duration::from_secs(20);
 
+/// So often it is asked to, and with such a pause.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// How long a container waits for a sandbox.
 const WARMTH: Duration = Duration::from_secs(600);
 
@@ -235,18 +239,32 @@ fn furnish_inside(
     room::build(plan, identity, materials, Path::new(SITE), Some(processes))
 }
 
-/// Has the engine remove what may be left of a container.
+/// Has the engine remove what may be left of a container. It may be at it itself, and in its
+/// own way: then it is asked again. What it does not remove, the next start does.
 pub(crate) fn remove(hire: &Hire) {
-    let Ok(mut child) = command(hire, &hire.remove).stderr(Stdio::null()).spawn() else { return };
     let deadline = Instant::now() + REMOVAL;
-    while let Ok(None) = child.try_wait() {
-        if Instant::now() >= deadline {
-            // An engine that does not answer; the next start removes the rest.
-            ignore(child.kill());
-            ignore(child.wait());
+    for _ in 0..TRIES {
+        if try_to_remove(hire, deadline) || Instant::now() >= deadline {
             return;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn try_to_remove(hire: &Hire, deadline: Instant) -> bool {
+    let Ok(mut child) = command(hire, &hire.remove).stderr(Stdio::null()).spawn() else {
+        return false;
+    };
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
+            _ => {
+                ignore(child.kill());
+                ignore(child.wait());
+                return false;
+            }
+        }
     }
 }
 

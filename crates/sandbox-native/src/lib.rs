@@ -1,28 +1,8 @@
 //! Sandboxes made of Linux namespaces: no daemon, no image, no setuid helper, as
 //! root and as an ordinary user.
 //!
-//! This crate is the host's side: it starts one supervisor a sandbox (a small
-//! program carried in memory), speaks with it, runs the egress proxy, and cleans
-//! up after processes that died. What a sandbox is made of is the business of
-//! `cofferdam-native-supervisor`.
+//! They are supervised sandboxes whose first process the supervisor itself clones: what one
+//! is made of is the business of `cofferdam-native-supervisor`, and how a host speaks with it
+//! that of `cofferdam-supervised`. Their promises are tried in this crate's tests.
 
-mod aside;
-mod backend;
-mod claim;
-mod control;
-mod describe;
-mod egress;
-mod examine;
-mod explain;
-mod launch;
-mod owners;
-mod program;
-mod reaper;
-mod reconcile;
-mod room;
-mod state;
-mod trail;
-mod warm;
-
-pub use backend::{Engine, Native, Weakness};
-pub use cofferdam_native_supervisor::wire::Hire;
+pub use cofferdam_supervised::{Supervised as Native, Weakness};

@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_embedded::{SUPERVISOR, copy};
 use cofferdam_sandbox::{Fact, OpenError, RoomError, Spec};
-use cofferdam_sandbox_native::{Engine, Hire, Native};
+use cofferdam_supervised::{Engine, Hire, Supervised};
 use cofferdam_types::{Network, SandboxId};
 use sha2::{Digest, Sha256};
 
@@ -42,6 +43,10 @@ const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbi
 /// Where the root of runtimes' containers is. It holds nothing, and everybody may see that:
 /// runtimes look at it as users of the container's.
 const ROOTS: &str = "/run/cofferdam";
+
+/// So often a container that cannot be removed is tried again, and after so long each.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long it is believed that an engine is still as it was, while it does what it is asked.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -82,16 +87,16 @@ impl Kind {
 
 /// The back end that has this engine start its sandboxes, kept in `home`.
 #[must_use]
-pub fn backend(kind: Kind, home: PathBuf) -> Native {
+pub fn backend(kind: Kind, home: PathBuf) -> Supervised {
     let given = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     backend_in(kind, home, PASSED_ON.iter().filter_map(given).collect())
 }
 
 /// The same, with these variables for the engine's programs and no others.
 #[must_use]
-pub fn backend_in(kind: Kind, home: PathBuf, environment: Vec<(String, String)>) -> Native {
+pub fn backend_in(kind: Kind, home: PathBuf, environment: Vec<(String, String)>) -> Supervised {
     let engine = ContainerEngine::new(kind, &home, environment);
-    Native::new(home).hiring_from(Arc::new(engine))
+    Supervised::new(home).hiring_from(Arc::new(engine))
 }
 
 /// One engine, for the sandboxes of one home.
@@ -317,7 +322,16 @@ impl Engine for ContainerEngine {
             } else {
                 ["delete", "--force", &name(id)].map(str::to_owned).to_vec()
             };
-            self.ask(&words, None).map_err(failed)?;
+            // An engine may be at it itself, and in its own way.
+            let mut outcome = self.ask(&words, None);
+            for _ in 0..TRIES {
+                if outcome.is_ok() {
+                    break;
+                }
+                thread::sleep(PAUSE);
+                outcome = self.ask(&words, None);
+            }
+            outcome.map_err(failed)?;
             removed.push(id);
         }
         Ok(removed)

@@ -33,11 +33,12 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("embedded", &[]),
     ("egress", &["types"]),
     (
-        "sandbox-native",
+        "supervised",
         &["egress", "embedded", "guest-protocol", "native-supervisor", "sandbox", "types"],
     ),
-    // Containers are native sandboxes whose first process an engine starts.
-    ("sandbox-oci", &["embedded", "native-supervisor", "sandbox", "sandbox-native", "types"]),
+    // Two back ends stand on it: the supervisor makes the first process, or an engine does.
+    ("sandbox-native", &["egress", "sandbox", "supervised", "types"]),
+    ("sandbox-oci", &["embedded", "native-supervisor", "sandbox", "supervised", "types"]),
     // Shell: where pure meets I/O.
     ("tools", &["aide-protocol", "guest-protocol", "notebook", "sandbox", "types"]),
     (
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn an_exact_row_goes_before_a_pattern() {
         assert_eq!(allowed(LAYERS, "sandbox-kube"), Some(["sandbox", "types"].as_slice()));
-        assert!(allowed(LAYERS, "sandbox-native").unwrap().contains(&"egress"));
+        assert!(allowed(LAYERS, "sandbox-native").unwrap().contains(&"supervised"));
         assert_eq!(allowed(LAYERS, "utilities"), None);
     }
 

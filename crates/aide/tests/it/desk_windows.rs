@@ -95,6 +95,6 @@ fn a_desktop_that_is_ready_has_a_window_manager_that_listens() {
         let desktop = Desktop::start();
         let pieces = desktop.act(&json!({"action": "xdotool", "text": "get_num_desktops"}));
         let [DeskPiece::Script { stdout, .. }] = pieces.as_slice() else { panic!("{pieces:?}") };
-        assert_eq!(stdout, "1\n");
+        assert_eq!(stdout, "1\n", "{pieces:?}");
     }
 }

@@ -31,8 +31,14 @@ fn variables(environment: &[(String, String)]) -> impl Iterator<Item = (&str, &s
 }
 
 /// What is left of events when times, ids, measures and the names of places are taken away.
+/// Calls that ran side by side end in any order.
 fn shape(records: &[Value]) -> Vec<Value> {
-    records.iter().map(without_circumstances).collect()
+    let mut shape: Vec<Value> = records.iter().map(without_circumstances).collect();
+    let ended = |event: &Value| event["event"] == "tool_ended";
+    for run in shape.chunk_by_mut(|one, next| ended(one) && ended(next)) {
+        run.sort_by_key(|event| event["call"].as_u64());
+    }
+    shape
 }
 
 fn without_circumstances(value: &Value) -> Value {
@@ -46,6 +52,7 @@ fn without_circumstances(value: &Value) -> Value {
         "job",
         "peak_memory",
         "sandbox",
+        "seq",
         "time",
         "took_ms",
         "usage",

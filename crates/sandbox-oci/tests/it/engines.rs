@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_sandbox_native::Native;
 use cofferdam_sandbox_oci::{Kind, backend_in};
+use cofferdam_supervised::Supervised;
 use cofferdam_testkit::{DockerDaemon, engine, plain_environment, podman_environment};
 use cofferdam_types::SandboxId;
 use rustix::process::{Pid, Signal, kill_process};
@@ -46,7 +46,7 @@ impl Lab {
         Some(Self { kind, environment, daemon, directory })
     }
 
-    pub(crate) fn backend(&self) -> Native {
+    pub(crate) fn backend(&self) -> Supervised {
         backend_in(self.kind, self.sandboxes(), self.environment.clone())
     }
 

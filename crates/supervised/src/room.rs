@@ -19,7 +19,7 @@ use crate::reaper::Reaped;
 use crate::trail;
 
 /// One native sandbox.
-pub(crate) struct NativeRoom {
+pub(crate) struct SupervisedRoom {
     pub(crate) id: SandboxId,
     pub(crate) state: PathBuf,
     /// A connection to the guest that nobody has used yet.
@@ -30,7 +30,7 @@ pub(crate) struct NativeRoom {
     pub(crate) supervisor: Option<Reaped>,
 }
 
-impl NativeRoom {
+impl SupervisedRoom {
     async fn dial_again(&self) -> Result<OwnedFd, RoomError> {
         match self.control.ask(Order::Dial).await? {
             (Report::Dialled(Ok(())), connection) => connection
@@ -55,7 +55,7 @@ impl NativeRoom {
     }
 }
 
-impl Room for NativeRoom {
+impl Room for SupervisedRoom {
     fn id(&self) -> SandboxId {
         self.id
     }

@@ -28,7 +28,7 @@ use crate::control::Control;
 use crate::egress::Egress;
 use crate::owners::Owners;
 use crate::reaper::{Reaped, Reaper};
-use crate::room::NativeRoom;
+use crate::room::SupervisedRoom;
 use crate::state::State;
 use crate::warm::{Likeness, Pool, Warm};
 use crate::{claim, describe, examine, explain, launch, program, reconcile, state};
@@ -36,8 +36,8 @@ use crate::{claim, describe, examine, explain, launch, program, reconcile, state
 /// How long a workspace's directory that another sandbox works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// The native back end.
-pub struct Native {
+/// The back end.
+pub struct Supervised {
     home: PathBuf,
     tenancies: Tenancies,
     patience: Duration,
@@ -92,7 +92,7 @@ pub enum Weakness {
     NoSystemCallFilter,
 }
 
-impl Native {
+impl Supervised {
     /// Keeps its sandboxes' directories in `home`.
     #[must_use]
     pub fn new(home: PathBuf) -> Self {
@@ -154,7 +154,7 @@ impl Native {
         Ok(self.supervisor.get_or_init(|| supervisor))
     }
 
-    async fn make(&self, spec: Spec) -> Result<NativeRoom, OpenError> {
+    async fn make(&self, spec: Spec) -> Result<SupervisedRoom, OpenError> {
         self.reaper.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
         let raised = match self.take_warm(&spec, &workspace) {
@@ -181,7 +181,7 @@ impl Native {
         let Raised { path, control, child, built } = raised;
         self.warm_up(&spec, &workspace);
         let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
-        let room = NativeRoom { supervisor: Some(child), ..room.await? };
+        let room = SupervisedRoom { supervisor: Some(child), ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
                 wanted: spec.require,
@@ -448,7 +448,7 @@ impl Native {
         (built, first): (Built, Option<OwnedFd>),
         limits: &Limits,
         network: &Network,
-    ) -> Result<NativeRoom, OpenError> {
+    ) -> Result<SupervisedRoom, OpenError> {
         let egress = match network {
             Network::Allow(rules) => {
                 let listener = match control.ask(Order::Egress).await {
@@ -467,7 +467,7 @@ impl Native {
         };
         let control = Arc::new(control);
         self.remember(id, &control);
-        Ok(NativeRoom {
+        Ok(SupervisedRoom {
             id,
             first: Mutex::new(first),
             isolation: describe::isolation(&built, self.name(), limits, network),
@@ -478,7 +478,7 @@ impl Native {
         })
     }
 
-    async fn take_up(&self, id: SandboxId) -> Result<NativeRoom, OpenError> {
+    async fn take_up(&self, id: SandboxId) -> Result<SupervisedRoom, OpenError> {
         let path = state::path(&self.home, id);
         let gone = || OpenError::Gone(id);
         let handle = state::handle(&path).map_err(|_| gone())?;
@@ -528,7 +528,7 @@ fn unusable(cause: &str) -> OpenError {
     OpenError::Unusable { cause: cause.to_owned(), remedy: "run `cofferdam doctor`".to_owned() }
 }
 
-impl Backend for Native {
+impl Backend for Supervised {
     fn name(&self) -> &'static str {
         self.engine.as_ref().map_or("native", |engine| engine.name())
     }

@@ -1,0 +1,28 @@
+//! The host's side of sandboxes that have a supervisor, whoever starts their first process:
+//! the supervisor itself, or an [`Engine`].
+//!
+//! This crate starts one supervisor a sandbox (a small
+//! program carried in memory), speaks with it, runs the egress proxy, and cleans
+//! up after processes that died. What a sandbox is made of is the business of
+//! `cofferdam-native-supervisor`.
+
+mod aside;
+mod backend;
+mod claim;
+mod control;
+mod describe;
+mod egress;
+mod examine;
+mod explain;
+mod launch;
+mod owners;
+mod program;
+mod reaper;
+mod reconcile;
+mod room;
+mod state;
+mod trail;
+mod warm;
+
+pub use backend::{Engine, Supervised, Weakness};
+pub use cofferdam_native_supervisor::wire::Hire;
