@@ -51,9 +51,14 @@ const START: Duration = Duration::from_secs(60);
 /// How long it may take to remove one.
 const REMOVAL: Duration = Duration::from_secs(20);
 
-/// So often it is asked to, and with such a pause.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long it is left alone before it is asked again.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_millis(1000),
+    Duration::from_millis(2000),
+];
 
 /// How long a container waits for a sandbox.
 const WARMTH: Duration = Duration::from_secs(600);
@@ -95,10 +100,25 @@ pub(crate) fn bring(hire: &Hire, identity: Identity, host: &OwnedFd) -> Result<H
             Ok(Hired { newborn, identity, namespaces, errand: child })
         }
         Err(failure) => {
-            ignore(child.kill());
-            ignore(child.wait());
+            finish(&mut child, Instant::now() + REMOVAL);
             remove(hire);
             Err(failure)
+        }
+    }
+}
+
+/// Waits for the end of an engine's command; whether it succeeded. One that is killed leaves
+/// its engine at work on what it was asked for, so that is the last resort.
+pub(crate) fn finish(child: &mut Child, deadline: Instant) -> bool {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return status.success(),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
+            _ => {
+                ignore(child.kill());
+                ignore(child.wait());
+                return false;
+            }
         }
     }
 }
@@ -243,28 +263,12 @@ fn furnish_inside(
 /// own way: then it is asked again. What it does not remove, the next start does.
 pub(crate) fn remove(hire: &Hire) {
     let deadline = Instant::now() + REMOVAL;
-    for _ in 0..TRIES {
-        if try_to_remove(hire, deadline) || Instant::now() >= deadline {
+    for pause in PAUSES {
+        let asked = command(hire, &hire.remove).stderr(Stdio::null()).spawn();
+        if asked.is_ok_and(|mut child| finish(&mut child, deadline)) {
             return;
         }
-        std::thread::sleep(PAUSE);
-    }
-}
-
-fn try_to_remove(hire: &Hire, deadline: Instant) -> bool {
-    let Ok(mut child) = command(hire, &hire.remove).stderr(Stdio::null()).spawn() else {
-        return false;
-    };
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            _ => {
-                ignore(child.kill());
-                ignore(child.wait());
-                return false;
-            }
-        }
+        std::thread::sleep(pause);
     }
 }
 
@@ -290,8 +294,7 @@ pub(crate) fn keep_warm(
     }
     let Hired { newborn, mut errand, .. } = hired;
     newborn.discard();
-    ignore(errand.kill());
-    ignore(errand.wait());
+    finish(&mut errand, Instant::now() + REMOVAL);
     remove(hire);
     Ok(None)
 }

@@ -480,11 +480,10 @@ impl Supervisor {
         drop(self.workspace);
         // Its mounts are let go of by now.
         if let Some(hire) = hire_of(&self.plan) {
+            if let Some(mut errand) = self.errand.take() {
+                hire::finish(&mut errand, Instant::now() + REMOVAL);
+            }
             hire::remove(hire);
-        }
-        if let Some(mut errand) = self.errand.take() {
-            ignore(errand.kill());
-            ignore(errand.wait());
         }
         let outcome = applied.and_then(|()| {
             rustix::process::chdir("/").step("leave the sandbox's directory")?;
