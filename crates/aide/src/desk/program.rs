@@ -5,13 +5,15 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::time::timeout;
@@ -30,7 +32,7 @@ pub(super) struct Program {
     child: Child,
     /// Comes whenever some child of this process has ended.
     some_ended: unix::Signal,
-    words: Arc<Mutex<VecDeque<u8>>>,
+    heard: Option<Arc<Mutex<Heard>>>,
     /// Whether what it started is to stay when it has ended.
     leaves: bool,
 }
@@ -62,11 +64,8 @@ impl Program {
         // Before it runs, so that its end is not missed.
         let some_ended = unix::signal(SignalKind::child()).map_err(failed)?;
         let mut child = command.spawn().map_err(failed)?;
-        let words = Arc::new(Mutex::new(VecDeque::new()));
-        if let Some(stderr) = child.stderr.take() {
-            listen(stderr, Arc::clone(&words));
-        }
-        Ok(Self { name, child, some_ended, words, leaves: false })
+        let heard = child.stderr.take().map(listen).transpose().map_err(failed)?;
+        Ok(Self { name, child, some_ended, heard, leaves: false })
     }
 
     /// Returns when it has ended.
@@ -113,10 +112,12 @@ impl Program {
         // What is left of its group goes with the value.
     }
 
-    /// What it said last on its stderr.
+    /// What it said last on its stderr, up to now.
     pub(super) fn last_words(&self) -> String {
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(words.make_contiguous()).into_owned()
+        let Some(heard) = &self.heard else { return String::new() };
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.catch_up();
+        String::from_utf8_lossy(heard.words.make_contiguous()).into_owned()
     }
 
     /// Lets go of it, once it has ended, without ending what it started.
@@ -146,14 +147,44 @@ impl Drop for Program {
 /// Reads what a program says until it says no more, and keeps the end of it. The
 /// thread has no owner who waits for it: a descendant of the program may hold the
 /// pipe open for as long as it likes.
-fn listen(mut stderr: ChildStderr, words: Arc<Mutex<VecDeque<u8>>>) {
+fn listen(stderr: ChildStderr) -> io::Result<Arc<Mutex<Heard>>> {
+    rustix::io::ioctl_fionbio(&stderr, true)?;
+    let ear = stderr.as_fd().try_clone_to_owned()?;
+    let heard = Arc::new(Mutex::new(Heard { stderr, words: VecDeque::new() }));
+    let ours = Arc::clone(&heard);
     std::thread::spawn(move || {
-        let mut piece = [0; 1024];
-        while let Ok(length @ 1..) = stderr.read(&mut piece) {
-            let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-            words.extend(piece.iter().take(length));
-            let excess = words.len().saturating_sub(LAST_WORDS);
-            words.drain(..excess);
+        loop {
+            let more = poll(&mut [PollFd::new(&ear, PollFlags::IN)], None);
+            let mut heard = ours.lock().unwrap_or_else(PoisonError::into_inner);
+            if more.is_err_and(|error| error != Errno::INTR) || !heard.catch_up() {
+                return;
+            }
         }
     });
+    Ok(heard)
+}
+
+/// What a program said, and where it says more.
+struct Heard {
+    stderr: ChildStderr,
+    words: VecDeque<u8>,
+}
+
+impl Heard {
+    /// Reads what there is; whether there may be more one day.
+    fn catch_up(&mut self) -> bool {
+        let mut piece = [0; 1024];
+        loop {
+            match self.stderr.read(&mut piece) {
+                Ok(0) => return false,
+                Ok(length) => {
+                    self.words.extend(piece.iter().take(length));
+                    let excess = self.words.len().saturating_sub(LAST_WORDS);
+                    self.words.drain(..excess);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
 }

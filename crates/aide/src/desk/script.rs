@@ -47,6 +47,14 @@ pub(super) async fn run(desktop: &Desktop, script: &str) -> Result<DeskPiece, De
             output.extend(piece.iter().take(length.min(room)));
         }
         program.ended().await;
+        // What it printed right before its end may not have been seen yet.
+        while let Ok(length @ 1..) = rustix::io::read(&stdout, &mut piece) {
+            let room = LONGEST_OUTPUT.saturating_sub(output.len());
+            if room == 0 {
+                break;
+            }
+            output.extend(piece.iter().take(length.min(room)));
+        }
     };
     if timeout(PATIENCE, listening).await.is_err() {
         let why = format!("the xdotool script took more than {} s", PATIENCE.as_secs());
