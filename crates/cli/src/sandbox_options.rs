@@ -121,7 +121,7 @@ impl SandboxOptions {
     /// What the programs inside are.
     pub(crate) fn root(&self) -> Root {
         match &self.image {
-            Some(image) => Root::Image(image.clone()),
+            Some(image) => Root::Image { directory: image.clone(), readable: Vec::new() },
             None => Root::Host { readable: self.read.clone() },
         }
     }

@@ -57,9 +57,25 @@ const CONFIGURATION: &[&str] = &[
     "xdg",
 ];
 
-/// Top-level entries of an image that the sandbox provides itself.
-const PROVIDED: &[&str] =
-    &["dev", "proc", "sys", "tmp", "run", "workspace", "home", "root", "boot", "mnt", "media"];
+/// Entries of an image that the sandbox provides itself.
+const PROVIDED: &[&str] = &[
+    "dev",
+    "proc",
+    "sys",
+    "tmp",
+    "run",
+    "workspace",
+    "home",
+    "root",
+    "boot",
+    "mnt",
+    "media",
+    "var/run",
+    "var/tmp",
+];
+
+/// A root of more mounts than this is not built.
+const MAX_MOUNTS: usize = 4096;
 
 /// One thing to be put into a root, taken from the host while that is possible.
 pub struct Source {
@@ -99,30 +115,66 @@ pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
                 let target = path.strip_prefix("/").unwrap_or(&path);
                 sources.extend(take_entry(&path, target)?);
             }
-            for path in readable {
-                let target = path.strip_prefix("/").map_err(|_| {
-                    Failure::new(format!("{} is not an absolute path", path.display()))
-                })?;
-                let source = take_entry(path, target)?;
-                sources.push(source.ok_or_else(|| Failure {
-                    step: format!("read {}", path.display()),
-                    errno: libc::ENOENT,
-                })?);
-            }
+            take_readable(readable, &mut sources)?;
         }
-        RootPlan::Image(image) => {
-            let entries =
-                fs::read_dir(image).step_with(|| format!("read image {}", image.display()))?;
-            for entry in entries {
-                let entry = entry.step_with(|| format!("read image {}", image.display()))?;
-                let name = entry.file_name();
-                if !PROVIDED.iter().any(|provided| *provided == name) {
-                    sources.extend(take_entry(&entry.path(), Path::new(&name))?);
-                }
-            }
+        RootPlan::Image(image, readable) => {
+            take_image(image, Path::new(""), readable, &mut sources)?;
+            take_readable(readable, &mut sources)?;
         }
     }
     Ok(sources)
+}
+
+/// Takes directories of the host, to be shown at the same path.
+fn take_readable(readable: &[PathBuf], sources: &mut Vec<Source>) -> Result<(), Failure> {
+    for path in readable {
+        let target = path
+            .strip_prefix("/")
+            .map_err(|_| Failure::new(format!("{} is not an absolute path", path.display())))?;
+        let source = take_entry(path, target)?;
+        sources.push(source.ok_or_else(|| Failure {
+            step: format!("read {}", path.display()),
+            errno: libc::ENOENT,
+        })?);
+    }
+    Ok(())
+}
+
+/// Takes what an image has below `inside`. No place can be made in an image's directory, so one
+/// on the way to a readable directory of the host is taken entry by entry.
+fn take_image(
+    image: &Path,
+    inside: &Path,
+    readable: &[PathBuf],
+    sources: &mut Vec<Source>,
+) -> Result<(), Failure> {
+    let read = || format!("read image {}", image.display());
+    for entry in fs::read_dir(image.join(inside)).step_with(read)? {
+        let entry = entry.step_with(read)?;
+        let target = inside.join(entry.file_name());
+        if PROVIDED.iter().any(|provided| Path::new(provided) == target) {
+            continue;
+        }
+        let at = Path::new("/").join(&target);
+        if readable.contains(&at) {
+            continue;
+        }
+        if readable.iter().any(|path| path.starts_with(&at)) {
+            // What is no directory gives way to one.
+            if entry.file_type().step_with(read)?.is_dir() {
+                take_image(image, &target, readable, sources)?;
+            }
+            continue;
+        }
+        sources.extend(take_entry(&entry.path(), &target)?);
+        if sources.len() > MAX_MOUNTS {
+            return Err(Failure::new(format!(
+                "image {} has more than {MAX_MOUNTS} files on the way to {readable:?}",
+                image.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn take_entry(path: &Path, target: &Path) -> Result<Option<Source>, Failure> {
@@ -184,7 +236,7 @@ pub fn introduce(plan: &RootPlan, network: NetworkPlan, agent: u32) -> Result<()
         let target = Path::new("etc").join(name);
         match plan {
             RootPlan::Host(_) => make_file(&target, &content)?,
-            RootPlan::Image(_) => {
+            RootPlan::Image(..) => {
                 if target.is_file() {
                     let own = Path::new(".cofferdam").join(name);
                     make_file(&own, &content)?;

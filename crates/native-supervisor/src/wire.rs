@@ -135,8 +135,8 @@ pub enum Keep {
 pub enum RootPlan {
     /// The host, and these directories of it besides.
     Host(Vec<PathBuf>),
-    /// A root file system in this directory.
-    Image(PathBuf),
+    /// A root file system in this directory, and these directories of the host besides.
+    Image(PathBuf, Vec<PathBuf>),
 }
 
 /// Where a sandbox's first process comes from.

@@ -15,7 +15,11 @@ pub(crate) fn workplace(place: &Place, aide: Option<&Aide>, lifetime: Lifetime) 
         workspace: Workspace::Directory(place.workspace.clone()),
         changes: Changes::OnDisk,
         root: match &place.image {
-            Some(image) => Root::Image(image.clone()),
+            // Kernels for it are in the image: those set up here are made of the host's programs.
+            Some(image) => Root::Image {
+                directory: image.clone(),
+                readable: aide.and_then(Aide::own_directory).into_iter().collect(),
+            },
             None => Root::Host { readable: place.readable.iter().cloned().chain(tools).collect() },
         },
         lifetime,

@@ -188,8 +188,14 @@ pub enum Root {
         /// a tool chain that lives in a home, say.
         readable: Vec<PathBuf>,
     },
-    /// Those of a root file system unpacked in this directory, read-only.
-    Image(PathBuf),
+    /// Those of a root file system, read-only.
+    Image {
+        /// Where it is unpacked.
+        directory: PathBuf,
+        /// Directories of the host that may be read, at the same path: what the image has
+        /// there is not seen.
+        readable: Vec<PathBuf>,
+    },
 }
 
 /// What ends a sandbox, besides [`Room::close`].

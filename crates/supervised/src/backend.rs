@@ -378,10 +378,10 @@ impl Supervised {
             workspace,
             owner,
             root: match &spec.root {
-                Root::Host { readable } => RootPlan::Host(
-                    readable.iter().map(|path| self.directory(path)).collect::<Result<_, _>>()?,
-                ),
-                Root::Image(path) => RootPlan::Image(self.directory(path)?),
+                Root::Host { readable } => RootPlan::Host(self.directories(readable)?),
+                Root::Image { directory, readable } => {
+                    RootPlan::Image(self.directory(directory)?, self.directories(readable)?)
+                }
             },
             first,
             linger_ms: match spec.lifetime {
@@ -393,6 +393,10 @@ impl Supervised {
             audit: spec.audit == Audit::On && self.weakness == Weakness::None,
             without_filter: self.weakness == Weakness::NoSystemCallFilter,
         })
+    }
+
+    fn directories(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>, OpenError> {
+        paths.iter().map(|path| self.directory(path)).collect()
     }
 
     /// A directory that a sandbox may be given: it exists, and this product's

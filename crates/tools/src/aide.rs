@@ -64,8 +64,13 @@ impl Aide {
 
     /// The directories of the host that it needs to see.
     pub fn directories(&self) -> impl Iterator<Item = PathBuf> {
-        let beside = self.program.parent().map(PathBuf::from);
-        beside.into_iter().chain(self.parts.iter().cloned())
+        self.own_directory().into_iter().chain(self.parts.iter().cloned())
+    }
+
+    /// The directory that the program itself is in.
+    #[must_use]
+    pub fn own_directory(&self) -> Option<PathBuf> {
+        self.program.parent().map(PathBuf::from)
     }
 
     /// A command of it.

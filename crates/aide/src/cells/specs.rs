@@ -117,7 +117,7 @@ fn how_to_get(name: &str) -> String {
         "deno" | "typescript" | "javascript" => "`npm install -g deno`",
         _ => "install its kernel so that `jupyter kernelspec list` shows it",
     };
-    format!("run `cofferdam setup` on the host, or {own}")
+    format!("run `cofferdam setup` on the host, or use an image that has it, or {own}")
 }
 
 fn specs_in(directory: &Path, programs: &[PathBuf]) -> Vec<Spec> {

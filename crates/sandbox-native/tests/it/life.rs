@@ -1,10 +1,13 @@
 //! Who dies with whom, and who cleans up.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_sandbox::{
+    Backend, Lifetime, OpenError, Root, Sandbox, SandboxError, Spec, Workspace,
+};
 use cofferdam_types::SandboxId;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -172,11 +175,11 @@ fn what_cannot_be_made_leaves_nothing() {
         let missing = home.sandboxes().join("../missing");
         let cases = [
             Spec { workspace: Workspace::Directory(missing.clone()), ..Spec::scratch() },
-            Spec { root: cofferdam_sandbox::Root::Image(missing.clone()), ..Spec::scratch() },
             Spec {
-                root: cofferdam_sandbox::Root::Host { readable: vec![missing] },
+                root: Root::Image { directory: missing.clone(), readable: Vec::new() },
                 ..Spec::scratch()
             },
+            Spec { root: Root::Host { readable: vec![missing] }, ..Spec::scratch() },
             Spec { require: cofferdam_sandbox::Grade::Virtual, ..Spec::scratch() },
             Spec {
                 workspace: Workspace::Directory(home.sandboxes().join("..")),
@@ -228,12 +231,29 @@ fn an_image_directory_is_the_root() {
         copy_program(&image, "sh");
         copy_program(&image, "cat");
         copy_program(&image, "id");
-        let root = cofferdam_sandbox::Root::Image(image);
-        let sandbox = Sandbox::open(&native, Spec { root, ..Spec::scratch() }).await.unwrap();
-        let script = "cat /opt/only-here; id -un; echo x > /opt/x || echo refused";
-        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
-        assert_eq!(String::from_utf8_lossy(&result.stdout), "image\nagent\nrefused\n");
-        sandbox.close().await.unwrap();
+        // Directories of the host are shown between those that the image has, where it has
+        // nothing and where it has a file. Essential packages of Debian have made these.
+        std::fs::write(image.join("usr/share"), "gives way\n").unwrap();
+        std::fs::create_dir_all(image.join("var/lib/dpkg")).unwrap();
+        std::fs::create_dir_all(image.join("var/tmp")).unwrap();
+        std::fs::write(image.join("var/lib/beside"), "beside\n").unwrap();
+        let seen = ["/usr/share/base-files", "/var/lib/dpkg"].map(PathBuf::from);
+        for readable in [Vec::new(), seen.to_vec()] {
+            let root = Root::Image { directory: image.clone(), readable: readable.clone() };
+            let sandbox = Sandbox::open(&native, Spec { root, ..Spec::scratch() }).await.unwrap();
+            let script = "cat /opt/only-here; id -un; echo x > /opt/x || echo refused";
+            let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&result.stdout), "image\nagent\nrefused\n");
+            if !readable.is_empty() {
+                let script = "test -f /usr/share/base-files/profile && test -f /var/lib/dpkg/status \
+                              && cat /var/lib/beside && echo x > /var/tmp/x && cat /tmp/x; \
+                              echo x > /var/lib/dpkg/x || echo refused";
+                let command = sandbox.shell(script);
+                let result = sandbox.run(sandbox.next_call_id(), command).await.unwrap();
+                assert_eq!(String::from_utf8_lossy(&result.stdout), "beside\nx\nrefused\n");
+            }
+            sandbox.close().await.unwrap();
+        }
         home.assert_empty();
     });
 }
