@@ -22,6 +22,7 @@ use crate::call::Channels;
 use crate::channel::{InChannel, Kind, OutChannel, Watched, Writers};
 use crate::monitor::{self, Descriptors};
 use crate::report::{Ended, RECORD, Report, Step};
+use crate::spare::{Order, Spare};
 use crate::sys::{self, Forked};
 use crate::tree;
 
@@ -94,7 +95,7 @@ enum Phase {
     Over,
 }
 
-/// Starts a command.
+/// Starts a command, with the spare monitor if there is one and it will do.
 ///
 /// # Errors
 /// When there are no descriptors or processes to be had. Whether the program can
@@ -103,8 +104,20 @@ pub(crate) fn start(
     call: u64,
     exec: &Exec,
     limit: &Rlimit,
+    spare: &mut Option<Spare>,
     now: Instant,
 ) -> Result<(Command, Channels), Errno> {
+    if spare.is_some()
+        && let Some(order) = Order::to_run(call, exec)
+        && let Some((monitor, ends)) = spare.take().and_then(|spare| spare.employ(&order))
+    {
+        let channels = Channels {
+            output: OutChannel::new(Some(ends.output), Kind::Pipe, exec.output),
+            error: OutChannel::new(Some(ends.error), Kind::Pipe, exec.output),
+            input: InChannel::new(None, Kind::Pipe),
+        };
+        return Ok((Command::new(monitor, ends.report, exec, now), channels));
+    }
     let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
     set_nonblocking(&report)?;
     let plumbing = Plumbing::lay(exec)?;
@@ -118,27 +131,7 @@ pub(crate) fn start(
         Forked::Child => monitor::run(call, exec, &descriptors, limit),
         Forked::Parent(pid) => pid,
     };
-    let command = Command {
-        monitor: Some(monitor),
-        report: Some(Watched::new(report)),
-        partial: Vec::new(),
-        names: Names::of(exec),
-        leftovers: exec.leftovers,
-        grace: Duration::from_millis(exec.grace_ms),
-        began: now,
-        timeout_at: exec.timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms))),
-        kill_at: None,
-        killing: None,
-        gave_up: false,
-        verdict: None,
-        pending: Vec::new(),
-        started: None,
-        failed: None,
-        ended: None,
-        left_running: 0,
-        phase: Phase::Running,
-    };
-    Ok((command, plumbing.ours))
+    Ok((Command::new(monitor, report, exec, now), plumbing.ours))
 }
 
 /// Both ends of a command's descriptors.
@@ -229,6 +222,29 @@ impl Names {
 }
 
 impl Command {
+    fn new(monitor: Pid, report: OwnedFd, exec: &Exec, now: Instant) -> Self {
+        Self {
+            monitor: Some(monitor),
+            report: Some(Watched::new(report)),
+            partial: Vec::new(),
+            names: Names::of(exec),
+            leftovers: exec.leftovers,
+            grace: Duration::from_millis(exec.grace_ms),
+            began: now,
+            timeout_at: exec.timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms))),
+            kill_at: None,
+            killing: None,
+            gave_up: false,
+            verdict: None,
+            pending: Vec::new(),
+            started: None,
+            failed: None,
+            ended: None,
+            left_running: 0,
+            phase: Phase::Running,
+        }
+    }
+
     pub(crate) fn monitor(&self) -> Option<Pid> {
         self.monitor
     }

@@ -13,6 +13,7 @@ mod output;
 
 mod monitor;
 mod report;
+mod spare;
 mod tree;
 
 mod channel;

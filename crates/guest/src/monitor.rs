@@ -7,15 +7,16 @@
 //! nothing, and the guest takes its silence for an answer.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use cofferdam_guest_protocol::{Exec, Program};
-use rustix::fs::{Access, CWD};
+use rustix::fs::{Access, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit, Signal, WaitOptions, WaitStatus};
 
 use crate::report::{Ended, Report, Step};
+use crate::spare::Order;
 use crate::sys;
 
 /// Where programs are looked for when the command's environment does not say.
@@ -51,29 +52,49 @@ pub(crate) fn name_of(call: u64) -> CString {
     CString::new(digits).unwrap_or_default()
 }
 
-/// Makes a freshly forked child one that works for `call` and ends with the
-/// guest. Descriptors from `first` on are closed.
-pub(crate) fn settle(call: u64, first: i32) {
+/// Makes a freshly forked child one that ends with the guest. Descriptors from
+/// `first` on are closed.
+pub(crate) fn settle(first: i32) {
     // Each of these only fails on a kernel that lacks it, and nothing that is
     // promised depends on it alone.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).ok();
-    rustix::thread::set_name(&name_of(call)).ok();
     sys::close_from(first);
+}
+
+/// Tells everybody whom this process works for. As in [`settle`], nothing depends on it.
+pub(crate) fn work_for(call: u64) {
+    rustix::thread::set_name(&name_of(call)).ok();
 }
 
 /// Runs as the monitor of a command, in a fresh child, until nothing is left.
 pub(crate) fn run(call: u64, exec: &Exec, files: &Descriptors<'_>, limit: &Rlimit) -> ! {
-    if let Err(errno) = prepare(call, files, limit) {
-        report(Report::Failed { errno: errno.raw_os_error(), step: Step::Prepare });
-        sys::exit(1);
-    }
-    let main = match start(exec, files.terminal) {
-        Ok(pid) => pid,
-        Err((errno, step)) => {
-            report(Report::Failed { errno: errno.raw_os_error(), step });
-            sys::exit(1);
-        }
-    };
+    prepare(files, limit).unwrap_or_else(|errno| fail(errno, Step::Prepare));
+    look_after(call, exec, files.terminal)
+}
+
+/// Runs as a monitor whose command is still to come: until then its orders are what
+/// the command's stdin will be.
+pub(crate) fn wait(files: &Descriptors<'_>, limit: &Rlimit) -> ! {
+    let prepared = prepare(files, limit);
+    let Some((call, exec)) = Order::read(sys::standard(0)) else { sys::exit(0) };
+    prepared.and_then(|()| read_nothing()).unwrap_or_else(|errno| fail(errno, Step::Prepare));
+    look_after(call, &exec, None)
+}
+
+fn read_nothing() -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let nothing = rustix::fs::openat(CWD, "/dev/null", flags, Mode::empty())?;
+    sys::duplicate_to(nothing.as_fd(), 0)
+}
+
+fn fail(errno: Errno, step: Step) -> ! {
+    report(Report::Failed { errno: errno.raw_os_error(), step });
+    sys::exit(1)
+}
+
+fn look_after(call: u64, exec: &Exec, terminal: Option<&CStr>) -> ! {
+    work_for(call);
+    let main = start(exec, terminal).unwrap_or_else(|(errno, step)| fail(errno, step));
     // Holding them open would keep the guest from seeing their end.
     for target in 0..3 {
         sys::duplicate_to(sys::standard(REPORT), target).ok();
@@ -83,7 +104,7 @@ pub(crate) fn run(call: u64, exec: &Exec, files: &Descriptors<'_>, limit: &Rlimi
     sys::exit(0)
 }
 
-fn prepare(call: u64, files: &Descriptors<'_>, limit: &Rlimit) -> Result<(), Errno> {
+fn prepare(files: &Descriptors<'_>, limit: &Rlimit) -> Result<(), Errno> {
     for (target, fd) in (0..).zip(files.standard) {
         if let Some(fd) = fd {
             sys::duplicate_to(fd, target)?;
@@ -91,7 +112,7 @@ fn prepare(call: u64, files: &Descriptors<'_>, limit: &Rlimit) -> Result<(), Err
     }
     sys::duplicate_to(files.report, REPORT)?;
     rustix::io::fcntl_setfd(sys::standard(REPORT), rustix::io::FdFlags::CLOEXEC)?;
-    settle(call, REPORT + 1);
+    settle(REPORT + 1);
     // Any number but none sets it.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The guest raised its own limit; a command has the one the sandbox gave.

@@ -74,8 +74,11 @@ impl Server {
         self.reserve();
         let now = Instant::now();
         let begun = match request {
-            Request::Exec(exec) => command::start(id, exec, &self.open_files, now)
-                .map(|(command, channels)| (channels, Work::Command(Box::new(command)))),
+            Request::Exec(exec) => {
+                self.count_command();
+                command::start(id, exec, &self.open_files, &mut self.spare, now)
+                    .map(|(command, channels)| (channels, Work::Command(Box::new(command))))
+            }
             Request::File(request) => worker::start(id, request, &self.workspace)
                 .map(|(worker, channels)| (channels, Work::Worker(Box::new(worker)))),
             Request::Tunnel(target) => {

@@ -18,6 +18,7 @@ use crate::call::{Call, Work};
 use crate::calls::Calls;
 use crate::channel::{Means, Turn, Watched};
 use crate::connection::{Candidate, Connection};
+use crate::spare::Spare;
 use crate::{sys, tree};
 use entrance::Entrance;
 
@@ -86,6 +87,11 @@ pub(crate) struct Server {
     pub(crate) workspace: Vec<u8>,
     /// Open files a command may have; the guest itself may have the most.
     pub(crate) open_files: Rlimit,
+    /// Commands that were asked for.
+    commands: u64,
+    /// The monitor of the next command.
+    pub(crate) spare: Option<Spare>,
+    spare_due: bool,
     epoll: OwnedFd,
     children: OwnedFd,
     entrance: Option<Entrance>,
@@ -110,6 +116,9 @@ impl Server {
             calls: Calls::default(),
             workspace,
             open_files,
+            commands: 0,
+            spare: None,
+            spare_due: false,
             epoll,
             children,
             entrance: None,
@@ -157,6 +166,7 @@ impl Server {
             self.wake_due(now);
             self.take_turns(now);
             self.flush();
+            self.keep_spare();
         }
         tree::kill(|processes| tree::descendants(processes, getpid()));
         Ok(())

@@ -56,7 +56,8 @@ pub(crate) fn start(
             let wired = sys::duplicate_to(stdin.as_fd(), 0)
                 .and_then(|()| sys::duplicate_to(stdout.as_fd(), 1))
                 .and_then(|()| sys::duplicate_to(answer.as_fd(), REPLY));
-            monitor::settle(call, REPLY + 1);
+            monitor::settle(REPLY + 1);
+            monitor::work_for(call);
             if wired.is_ok() {
                 serve(request, workspace);
             }

@@ -5,13 +5,34 @@ use std::time::{Duration, Instant};
 use rustix::process::{WaitOptions, getpid};
 
 use super::Server;
+use crate::spare::Spare;
 use crate::tree;
 
 /// Between two looks for processes that nobody looks after, and how many.
 const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 const MOST_SWEEPS: u32 = 100;
 
+/// Commands after which one more is likely. What is opened for one command has nothing of
+/// a spare monitor but the cost.
+const MORE_TO_COME: u64 = 2;
+
 impl Server {
+    /// Has a monitor ready for the next command, if there is likely to be one.
+    pub(super) fn keep_spare(&mut self) {
+        // Tried once a command: whatever keeps it from being made or kills it, kills time as well.
+        let due = std::mem::take(&mut self.spare_due);
+        if due && self.spare.is_none() {
+            // Without one, the command forks its own.
+            self.spare = Spare::make(&self.open_files).ok();
+        }
+    }
+
+    /// One more command was asked for.
+    pub(crate) fn count_command(&mut self) {
+        self.commands = self.commands.saturating_add(1);
+        self.spare_due = self.commands >= MORE_TO_COME;
+    }
+
     pub(super) fn reap(&mut self) {
         let mut pending = [0; 1024];
         while rustix::io::read(&self.children, &mut pending).is_ok_and(|count| count > 0) {}
@@ -19,12 +40,17 @@ impl Server {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = rustix::process::wait(options) {
             let slot = self.calls.slot_of_child(pid);
+            let spare = self.spare.as_ref().is_some_and(|spare| spare.pid() == pid);
+            let ours = slot.is_some() || spare;
             if status.stopped() {
                 // Nothing has a reason to stop one of ours.
-                tree::send(pid, if slot.is_some() { libc::SIGCONT } else { libc::SIGKILL });
+                tree::send(pid, if ours { libc::SIGCONT } else { libc::SIGKILL });
                 continue;
             }
-            suspicious |= slot.is_none() || status.signaled();
+            suspicious |= !ours || status.signaled();
+            if spare {
+                self.spare = None;
+            }
             if let Some(slot) = slot {
                 if let Some(call) = self.calls.get(slot) {
                     call.child_ended(status);
@@ -42,7 +68,8 @@ impl Server {
     /// left them.
     pub(super) fn sweep_strays(&mut self) {
         let me = getpid();
-        let known: Vec<_> = self.calls.iter().filter_map(|(_, call)| call.child()).collect();
+        let working = self.calls.iter().filter_map(|(_, call)| call.child());
+        let known: Vec<_> = working.chain(self.spare.as_ref().map(Spare::pid)).collect();
         let found = tree::kill(|processes| {
             let mut strays = Vec::new();
             for process in processes {

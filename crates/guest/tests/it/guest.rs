@@ -203,6 +203,21 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
+/// The monitor that waits for the next command: the only child that has the guest's name.
+pub(crate) fn spare(guest: i32) -> Option<i32> {
+    let all = processes();
+    let is_spare = |(_, parent, state, name): &&(i32, i32, char, String)| {
+        *parent == guest && *state != 'Z' && name == "cofferdam"
+    };
+    all.iter().find(is_spare).map(|(pid, ..)| *pid)
+}
+
+/// What comes from a guest and works, or did.
+pub(crate) fn at_work(guest: i32) -> Vec<i32> {
+    let spare = spare(guest);
+    descendants(guest).into_iter().filter(|pid| Some(*pid) != spare).collect()
+}
+
 /// Waits until something is so.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

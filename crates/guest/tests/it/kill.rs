@@ -5,7 +5,7 @@ use std::time::Instant;
 use cofferdam_guest_protocol::{Control, Exec, ExecEnd, Stdin};
 
 use crate::client::{Outcome, argv, shell};
-use crate::guest::{Guest, descendants, is_alive, wait_until};
+use crate::guest::{Guest, at_work, is_alive, wait_until};
 
 fn timed(script: &str) -> Exec {
     Exec { timeout_ms: Some(300), grace_ms: 100, ..shell(script) }
@@ -16,7 +16,7 @@ fn pids(outcome: &Outcome) -> Vec<i32> {
 }
 
 fn nothing_is_left(guest: &Guest) {
-    wait_until("nothing is left of it", || descendants(guest.pid()).is_empty());
+    wait_until("nothing is left of it", || at_work(guest.pid()).is_empty());
 }
 
 #[test]

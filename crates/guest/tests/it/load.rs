@@ -3,7 +3,7 @@
 use cofferdam_guest_protocol::{Control, ExecEnd, FileReply, FileRequest, Match, Request};
 
 use crate::client::{argv, shell};
-use crate::guest::{Guest, descendants, wait_until};
+use crate::guest::{Guest, at_work, wait_until};
 
 #[test]
 fn twenty_thousand_files_are_searched() {
@@ -65,7 +65,7 @@ fn commands_files_and_floods_share_the_connection() {
     for flood in floods {
         client.finish(flood);
     }
-    wait_until("nothing is left", || descendants(guest.pid()).is_empty());
+    wait_until("nothing is left", || at_work(guest.pid()).is_empty());
     assert!(guest.memory_kb("VmRSS") < 48 << 10, "{}", guest.memory_kb("VmRSS"));
 }
 
@@ -83,5 +83,5 @@ fn without_descriptors_calls_are_refused_and_the_guest_goes_on() {
     for call in &calls {
         client.control(*call, Control::Kill);
     }
-    wait_until("what ran is gone", || descendants(guest.pid()).is_empty());
+    wait_until("what ran is gone", || at_work(guest.pid()).is_empty());
 }

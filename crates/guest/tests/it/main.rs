@@ -15,6 +15,7 @@ mod load;
 mod output;
 mod peers;
 mod resume;
+mod spare;
 mod speed;
 mod terminal;
 mod tunnel;

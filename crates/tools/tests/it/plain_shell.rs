@@ -22,7 +22,10 @@ fn a_plain_shell_keeps_directory_and_variables_too() {
         copy_program(image, program);
     }
     std::os::unix::fs::symlink("dash", image.join("usr/bin/sh")).unwrap();
-    let spec = Spec { root: Root::Image { directory: image.to_owned(), readable: Vec::new() }, ..Spec::scratch() };
+    let spec = Spec {
+        root: Root::Image { directory: image.to_owned(), readable: Vec::new() },
+        ..Spec::scratch()
+    };
     in_lab_with(spec, async |lab| {
         let answer =
             lab.bash("mkdir 'a b'; cd 'a b'; export V=\"it's\n$((1+1)) lines\"; unset LANG").await;
