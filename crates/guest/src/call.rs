@@ -96,6 +96,11 @@ impl Call {
         self.reply.is_none()
     }
 
+    /// Whether it is a command that is not yet known to run.
+    pub(crate) fn is_starting(&self) -> bool {
+        matches!(&self.work, Work::Command(command) if command.is_starting())
+    }
+
     /// Whether nothing of it is left to look after.
     pub(crate) fn is_over(&self) -> bool {
         self.acknowledged && self.child().is_none()

@@ -253,6 +253,10 @@ impl Command {
         self.report.as_mut()
     }
 
+    pub(crate) fn is_starting(&self) -> bool {
+        self.monitor.is_some() && self.started.is_none() && self.failed.is_none()
+    }
+
     pub(crate) fn started(&self) -> Option<u32> {
         self.started
     }

@@ -7,7 +7,7 @@
 //! nothing, and the guest takes its silence for an answer.
 
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use cofferdam_guest_protocol::{Exec, Program};
@@ -72,19 +72,24 @@ pub(crate) fn run(call: u64, exec: &Exec, files: &Descriptors<'_>, limit: &Rlimi
     look_after(call, exec, files.terminal)
 }
 
-/// Runs as a monitor whose command is still to come: until then its orders are what
-/// the command's stdin will be.
+/// Runs as a monitor whose command is still to come. Its orders come where the command
+/// has its stdin, which is nothing.
 pub(crate) fn wait(files: &Descriptors<'_>, limit: &Rlimit) -> ! {
-    let prepared = prepare(files, limit);
-    let Some((call, exec)) = Order::read(sys::standard(0)) else { sys::exit(0) };
-    prepared.and_then(|()| read_nothing()).unwrap_or_else(|errno| fail(errno, Step::Prepare));
+    let orders = prepare(files, limit)
+        .and_then(|()| take_orders())
+        .unwrap_or_else(|errno| fail(errno, Step::Prepare));
+    Order::rehearse();
+    let Some((call, exec)) = Order::read(orders.as_fd()) else { sys::exit(0) };
     look_after(call, &exec, None)
 }
 
-fn read_nothing() -> Result<(), Errno> {
+/// Moves the orders out of the command's way, and puts nothing there.
+fn take_orders() -> Result<OwnedFd, Errno> {
+    let orders = rustix::io::fcntl_dupfd_cloexec(sys::standard(0), REPORT + 1)?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     let nothing = rustix::fs::openat(CWD, "/dev/null", flags, Mode::empty())?;
-    sys::duplicate_to(nothing.as_fd(), 0)
+    sys::duplicate_to(nothing.as_fd(), 0)?;
+    Ok(orders)
 }
 
 fn fail(errno: Errno, step: Step) -> ! {

@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cofferdam_guest_protocol::{Exec, Stdin};
+use cofferdam_guest_protocol::{Exec, Leftovers, OutputMode, Program, Stdin};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit};
@@ -36,6 +36,24 @@ impl Order {
         let length = u32::try_from(text.len()).ok()?;
         let bytes = [&length.to_le_bytes(), text.as_slice()].concat();
         (bytes.len() <= MAX_ORDER).then_some(Self(bytes))
+    }
+
+    /// Touches the memory that reading an order will touch: a page of the guest's that is
+    /// written to is copied first, and now nobody waits for that.
+    pub(crate) fn rehearse() {
+        let exec = Exec {
+            program: Program::Shell(vec![0; MAX_ORDER / 4]),
+            cwd: Vec::new(),
+            env: vec![(vec![0; 16], vec![0; 64]); 16],
+            stdin: Stdin::Null,
+            pty: None,
+            timeout_ms: None,
+            grace_ms: 0,
+            output: OutputMode::Stream,
+            leftovers: Leftovers::Kill,
+        };
+        let order = postcard::to_stdvec(&(0_u64, exec)).unwrap_or_default();
+        drop(postcard::from_bytes::<(u64, Exec)>(&order));
     }
 
     /// Waits for an order; `None` when none will come.
@@ -117,7 +135,7 @@ impl Spare {
 
 #[cfg(test)]
 mod tests {
-    use cofferdam_guest_protocol::{Leftovers, OutputMode, Program, PtySize};
+    use cofferdam_guest_protocol::PtySize;
 
     use super::*;
 

@@ -18,7 +18,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn read(pid: u32) -> Option<Self> {
-        Self::parse(&procfs::read(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&procfs::read_line(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// The name may hold anything, a closing bracket too; the last one ends it.

@@ -7,6 +7,20 @@ use std::path::Path;
 /// More than most of them have, so that one read does.
 const ROOM: usize = 16 << 10;
 
+/// No line that is read by [`read_line`] is longer.
+const LINE: usize = 1 << 10;
+
+/// Reads one that has a single line, which the kernel gives in one piece.
+///
+/// # Errors
+/// When it is not there or not text.
+pub fn read_line(path: impl AsRef<Path>) -> io::Result<String> {
+    let mut text = vec![0; LINE];
+    let count = File::open(path)?.read(&mut text)?;
+    text.truncate(count);
+    String::from_utf8(text).map_err(io::Error::other)
+}
+
 /// Reads one whole.
 ///
 /// # Errors

@@ -19,9 +19,13 @@ const MORE_TO_COME: u64 = 2;
 impl Server {
     /// Has a monitor ready for the next command, if there is likely to be one.
     pub(super) fn keep_spare(&mut self) {
-        // Tried once a command: whatever keeps it from being made or kills it, kills time as well.
-        let due = std::mem::take(&mut self.spare_due);
-        if due && self.spare.is_none() {
+        // While a command starts, what starts it needs the processor.
+        if !self.spare_due || self.calls.iter().any(|(_, call)| call.is_starting()) {
+            return;
+        }
+        // Tried once a command: whatever keeps it from being made, or kills it, goes on doing so.
+        self.spare_due = false;
+        if self.spare.is_none() {
             // Without one, the command forks its own.
             self.spare = Spare::make(&self.open_files).ok();
         }
