@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use cofferdam_sandbox::{Audit, Changes, Lifetime, Spec, Workspace};
 use cofferdam_types::{Limits, SandboxId, Usd, UsdError, parse_duration};
 
+use crate::image::ImageVerb;
 use crate::remote::RemoteVerb;
 use crate::sandbox_options::SandboxOptions;
 use crate::serve::ServeArguments;
@@ -54,6 +55,13 @@ pub(crate) enum Verb {
     /// it is all there, 1 something failed or is missing, 2 wrong usage, 130 interrupted,
     /// 143 terminated.
     Setup(SetupArguments),
+    /// Make, take in, list and remove images: other programs for sandboxes than this
+    /// machine's
+    ///
+    /// `--image NAME` has a sandbox made of one. Exit codes: 0 done, 1 something failed,
+    /// 2 wrong usage, 130 interrupted, 143 terminated.
+    #[command(subcommand)]
+    Image(ImageVerb),
     /// Try every back end for real, and say what this machine can do
     Doctor(DoctorArguments),
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod events;
 mod exec;
 mod exit;
+mod image;
 mod interruption;
 mod problem;
 mod provisions;
@@ -105,6 +106,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
             Verb::Serve(arguments) => serve::run(&product, *arguments).await,
             Verb::Remote(verb) => remote::run(&product, verb).await,
             Verb::Setup(arguments) => setup::run(&product, arguments).await,
+            Verb::Image(verb) => image::run(&product, verb).await,
             Verb::Doctor(arguments) => doctor::run(&product, &arguments).await,
         }
     });
@@ -119,6 +121,7 @@ fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
         Verb::Exec(arguments) if arguments.json => told_as_json(problem),
         Verb::Run(arguments) if arguments.json => told_as_json(problem),
         Verb::Setup(arguments) if arguments.json => told_as_json(problem),
+        Verb::Image(verb) if verb.json() => told_as_json(problem),
         Verb::Remote(verb) if verb.json() => told_as_json(problem),
         _ => streams::tell(&problem.to_string()),
     }

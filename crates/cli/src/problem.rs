@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use cofferdam_config::ConfigError;
+use cofferdam_images::ImageError;
 use cofferdam_notebook::NoNotebook;
 use cofferdam_runtime::{DriveError, JournalError};
 use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
@@ -217,6 +218,45 @@ impl Problem {
                 "the set-up was stopped",
                 "what was whole before stays; run it again for the rest",
             ),
+        };
+        Self::new(code, what, error_chain(error), &error.help().unwrap_or(usual.to_owned()))
+    }
+
+    /// An image that could not be made, found or removed.
+    pub(crate) fn image(error: &ImageError) -> Self {
+        let (code, what, usual) = match error {
+            ImageError::Missing { .. } => {
+                ("IMG-001", "this machine lacks what it takes to make an image", "install it")
+            }
+            ImageError::Failed { .. } | ImageError::TimedOut { .. } => (
+                "IMG-002",
+                "the image could not be made",
+                "see what the program said; nothing of the image was left, so try again",
+            ),
+            ImageError::Definition { .. } => (
+                "IMG-003",
+                "this cannot be made an image of",
+                "name packages, and images, properly",
+            ),
+            ImageError::Archive { .. } => (
+                "IMG-004",
+                "the archive cannot be used",
+                "save the image again: `docker save`, `podman save --format oci-archive`",
+            ),
+            ImageError::Unknown { .. } => {
+                ("IMG-005", "there is no such image", "see cofferdam image list")
+            }
+            ImageError::Busy { .. } => {
+                ("IMG-006", "another process makes or removes an image", "wait for it, or end it")
+            }
+            ImageError::NotOurs { .. } | ImageError::Full { .. } | ImageError::System { .. } => (
+                "IMG-007",
+                "the place for images cannot be used",
+                "make room on the disk, or mend the permissions",
+            ),
+            ImageError::Stopped => {
+                ("IMG-008", "it was stopped", "nothing was left of what it had begun; run it again")
+            }
         };
         Self::new(code, what, error_chain(error), &error.help().unwrap_or(usual.to_owned()))
     }

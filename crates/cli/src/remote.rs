@@ -12,7 +12,7 @@ mod orders;
 mod problem;
 mod status;
 mod submit;
-mod table;
+pub(crate) mod table;
 mod users;
 mod watch;
 mod which;

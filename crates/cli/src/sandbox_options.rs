@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use cofferdam_config::SandboxFlags;
+use cofferdam_images::is_name;
 use cofferdam_sandbox::{Grade, Root};
 use cofferdam_types::{Limits, Network, parse_bytes, parse_cpus, parse_memory};
 
@@ -45,8 +46,9 @@ pub(crate) struct SandboxOptions {
     /// A directory of yours that may be read, at the same path
     #[arg(long, value_name = "DIR")]
     read: Vec<PathBuf>,
-    /// A directory with a root file system, in place of this machine's programs
-    #[arg(long, value_name = "DIR", conflicts_with = "read")]
+    /// The image whose programs are used in place of this machine's: its name, or a
+    /// directory with a root file system if there is a slash in it
+    #[arg(long, value_name = "NAME|DIR", conflicts_with = "read", value_parser = image)]
     image: Option<PathBuf>,
     /// The back end [default: auto]
     #[arg(long, value_name = "NAME")]
@@ -78,6 +80,7 @@ impl SandboxOptions {
         SandboxFlags {
             backend: self.sandbox.clone(),
             require: self.require.map(|grade| Grade::from(grade).to_string()),
+            image: self.image.clone(),
             memory: self.memory,
             milli_cpus: self.cpus,
             pids: self.pids,
@@ -113,9 +116,9 @@ impl SandboxOptions {
         self.require.map_or(Grade::Contained, Grade::from)
     }
 
-    /// Directories that can be read, and the image.
-    pub(crate) fn programs(&self) -> (Vec<PathBuf>, Option<PathBuf>) {
-        (self.read.clone(), self.image.clone())
+    /// Directories that can be read.
+    pub(crate) fn readable(&self) -> Vec<PathBuf> {
+        self.read.clone()
     }
 
     /// What the programs inside are.
@@ -151,6 +154,18 @@ impl SandboxOptions {
             }
         }
         Ok(variables)
+    }
+}
+
+/// An image by its name, or the whole path of a directory: a job may go on elsewhere.
+fn image(word: &str) -> Result<PathBuf, String> {
+    match word.contains('/') {
+        true => std::path::absolute(word).map_err(|error| error.to_string()),
+        false if is_name(word) => Ok(word.into()),
+        false => Err(format!(
+            "no image has such a name (small letters, digits, dots, dashes); a directory is \
+             named with a slash in it: ./{word}"
+        )),
     }
 }
 
@@ -209,6 +224,16 @@ mod tests {
             let error = parse(&words).unwrap_err();
             assert!(error.contains(reason), "{words:?}: {error}");
         }
+    }
+
+    #[test]
+    fn an_image_is_a_name_or_a_directory() {
+        let image = |word: &str| parse(&["--image", word]).map(|options| options.flags().image);
+        assert_eq!(image("agent").unwrap(), Some("agent".into()));
+        assert_eq!(image("/srv/root").unwrap(), Some("/srv/root".into()));
+        assert!(image("./root").unwrap().unwrap().is_absolute());
+        assert!(image("Root").unwrap_err().contains("./Root"));
+        assert!(image("..").is_err());
     }
 
     #[test]

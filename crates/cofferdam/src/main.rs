@@ -1,6 +1,7 @@
 //! The product as one binary: the adapters, wired to the command line.
 
 mod aide;
+mod images;
 mod indexes;
 mod models;
 mod outfit;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
     cofferdam_cli::main(|| {
         let mut backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
         backends.extend(containers(&home.clone()?, 0));
+        let backends = with_images(backends, &home.clone()?);
         let models: Arc<dyn ModelMaker> = Arc::new(Adapters);
         let home = home.clone()?;
         let server = Box::new(Servers { models: Arc::clone(&models), home: home.clone() });
@@ -47,6 +49,14 @@ pub(crate) fn containers(data: &Path, warm: usize) -> impl Iterator<Item = Arc<d
     let backend =
         move |kind| cofferdam_sandbox_oci::backend(kind, sandboxes.clone()).keeping_warm(warm);
     Kind::ALL.into_iter().map(move |kind| Arc::new(backend(kind)) as Arc<dyn Backend>)
+}
+
+/// The same back ends, which know the images of a home by name.
+pub(crate) fn with_images(
+    backends: impl IntoIterator<Item = Arc<dyn Backend>>,
+    home: &Path,
+) -> Vec<Arc<dyn Backend>> {
+    backends.into_iter().map(|backend| images::WithImages::new(backend, home)).collect()
 }
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the

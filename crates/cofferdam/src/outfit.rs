@@ -185,7 +185,7 @@ impl Outfit for Settled {
                 network: self.network(wish)?,
                 limits: self.limits(wish)?,
                 readable: Vec::new(),
-                image: None,
+                image: self.settings.sandbox.image.clone(),
                 variables: wish.variables.clone(),
             },
             out: None,

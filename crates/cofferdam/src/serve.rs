@@ -48,7 +48,8 @@ impl Serve for Servers {
 
     fn backends(&self, data: &Path) -> Vec<Arc<dyn Backend>> {
         let native: Arc<dyn Backend> = Arc::new(Native::new(data.join("sandboxes")));
-        std::iter::once(native).chain(crate::containers(data, WARM)).collect()
+        let backends = std::iter::once(native).chain(crate::containers(data, WARM));
+        crate::with_images(backends, &self.home)
     }
 }
 

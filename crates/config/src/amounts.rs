@@ -86,6 +86,7 @@ pub(crate) fn sandbox(user: &UserFile, flags: &Flags) -> SandboxSettings {
     SandboxSettings {
         backend: own(&flags.backend, &raw.backend).unwrap_or_else(|| "auto".to_owned()),
         require: own(&flags.require, &raw.require),
+        image: flags.image.clone().or_else(|| raw.image.clone()),
         network: flags.network.clone().or(network).unwrap_or_default(),
         limits,
         idle: raw.idle.as_ref().map_or(DEFAULT_IDLE, |span| span.0),

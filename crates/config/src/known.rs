@@ -148,6 +148,7 @@ pub(crate) const KEYS: &[&str] = &[
     "budget.time",
     "sandbox.backend",
     "sandbox.require",
+    "sandbox.image",
     "sandbox.memory",
     "sandbox.cpus",
     "sandbox.pids",

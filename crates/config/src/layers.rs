@@ -69,6 +69,8 @@ pub struct SandboxFlags {
     pub backend: Option<String>,
     /// `--require`
     pub require: Option<String>,
+    /// `--image`
+    pub image: Option<PathBuf>,
     /// `--memory`
     pub memory: Option<u64>,
     /// `--cpus`, in thousandths.

@@ -77,6 +77,9 @@ pub struct SandboxSettings {
     pub backend: String,
     /// The least isolation that will do, by its name; not checked here either.
     pub require: Option<String>,
+    /// The image whose programs are used in place of the host's: its name, or a directory if there
+    /// is a slash in it. Looked for where the sandbox is made.
+    pub image: Option<PathBuf>,
     /// What may be reached from inside.
     pub network: Network,
     /// What may be used inside.

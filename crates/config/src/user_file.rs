@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_model::Wire;
@@ -55,6 +55,7 @@ pub(crate) struct RawBudget {
 pub(crate) struct RawSandbox {
     pub(crate) backend: Option<String>,
     pub(crate) require: Option<String>,
+    pub(crate) image: Option<PathBuf>,
     pub(crate) memory: Option<Quantity<Memory>>,
     pub(crate) cpus: Option<Quantity<MilliCpus>>,
     pub(crate) pids: Option<Quantity<Bounded<4, { u32::MAX }>>>,

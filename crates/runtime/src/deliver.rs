@@ -17,9 +17,9 @@ impl Drive {
         place::workplace(&self.driver.place, self.aide(), self.driver.lifetime)
     }
 
-    /// What runs code cells there. It is not in images.
+    /// What runs code cells there. An image brings the interpreters for it.
     pub(crate) fn aide(&self) -> Option<&Aide> {
-        self.driver.aide.as_ref().filter(|_| self.driver.place.image.is_none())
+        self.driver.aide.as_ref()
     }
 
     /// Hands over what there is.

@@ -51,6 +51,12 @@ pub trait Room: Send + Sync {
     /// What it really got.
     fn isolation(&self) -> &Isolation;
 
+    /// Variables that commands here have unless they are told otherwise: those of an
+    /// image.
+    fn defaults(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Variables that commands here need besides their own: where the proxy is,
     /// say.
     fn environment(&self) -> Vec<(String, String)> {

@@ -144,6 +144,9 @@ impl Sandbox {
     #[must_use]
     pub fn command(&self, program: Program) -> Command {
         let command = Command::new(program, &self.limits);
+        let usual = self.room.defaults();
+        let command =
+            usual.into_iter().fold(command, |command, (name, value)| command.env(name, value));
         let own = self.variables.iter().cloned();
         let command = own.fold(command, |command, (name, value)| command.env(name, value));
         let needed = self.room.environment();

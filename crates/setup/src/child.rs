@@ -1,14 +1,14 @@
-//! Programs that the set-up runs: each in a group of its own, within its time, line by line.
+//! Programs that install something: each in a group of its own, within its time, line by line.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::place::TEMPORARY;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -21,51 +21,40 @@ const AFTERWARDS: Duration = Duration::from_millis(300);
 /// How long a program may take to end when it is told to.
 const GRACE: Duration = Duration::from_secs(3);
 
+/// Starts a program whose files others may read and nobody else may write, whatever the user's mask
+/// is. What we have started ends when we do, even if we are killed: a watcher in its group looks
+/// whether we are there. It holds nothing of what the program holds.
+const START: &str = "umask 022; parent=$PPID; \
+    (while kill -0 \"$parent\" 2>/dev/null; do sleep 1; done; kill -KILL 0) \
+    </dev/null >/dev/null 2>&1 & exec \"$@\"";
+
 /// Bytes of a line that are kept, and lines.
 const LINE: usize = 2_000;
 const LINES: usize = 60;
 
-/// Variables that would make Python, pip, Node or npm install something else or elsewhere.
-/// Proxies, mirrors and certificates stay.
-const REMOVED: &[&str] = &[
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PIP_CONSTRAINT",
-    "PIP_DRY_RUN",
-    "PIP_NO_BINARY",
-    "PIP_NO_DEPS",
-    "PIP_PREFIX",
-    "PIP_REPORT",
-    "PIP_REQUIREMENT",
-    "PIP_REQUIRE_VIRTUALENV",
-    "PIP_ROOT",
-    "PIP_TARGET",
-    "PIP_USER",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "VIRTUAL_ENV",
-    "npm_config_global",
-    "npm_config_prefix",
-    "NPM_CONFIG_GLOBAL",
-    "NPM_CONFIG_PREFIX",
-];
-
 /// A program with its arguments.
-pub(crate) struct Order<'a> {
-    pub(crate) program: &'a Path,
-    pub(crate) arguments: Vec<&'a str>,
-    /// Its working directory, which has one for temporary files in it.
-    pub(crate) directory: &'a Path,
-    pub(crate) path: &'a [PathBuf],
-    pub(crate) limit: Duration,
+#[derive(Debug)]
+pub struct Order<'a> {
+    /// The program.
+    pub program: &'a Path,
+    /// Its arguments.
+    pub arguments: Vec<&'a str>,
+    /// Its working directory.
+    pub directory: &'a Path,
+    /// Variables that it gets, or does not get, apart from those of this process.
+    pub variables: Vec<(OsString, Option<OsString>)>,
+    /// How long it may take.
+    pub limit: Duration,
     /// What the program holds as long as it lives: its standard input, which is empty.
-    pub(crate) lock: &'a File,
+    pub lock: &'a File,
+    /// Where its standard output goes, if that is no lines.
+    pub output: Option<&'a File>,
 }
 
 impl Order<'_> {
     /// As one would type it.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let program = self.program.display().to_string();
         let words = std::iter::once(program.as_str()).chain(self.arguments.iter().copied());
         words.collect::<Vec<_>>().join(" ")
@@ -73,20 +62,28 @@ impl Order<'_> {
 }
 
 /// How a program ended, and the last that it said.
-pub(crate) struct Ran {
-    pub(crate) end: End,
-    pub(crate) said: Vec<String>,
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub end: End,
+    /// The last lines.
+    pub said: Vec<String>,
 }
 
 /// How a program ended.
-pub(crate) enum End {
+#[derive(Debug)]
+pub enum End {
+    /// By itself.
     Exited(ExitStatus),
+    /// It took too long.
     TooLong,
+    /// Somebody wanted a stop.
     Stopped,
 }
 
 /// An exit status in words.
-pub(crate) fn how(status: ExitStatus) -> String {
+#[must_use]
+pub fn how(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
@@ -94,12 +91,12 @@ pub(crate) fn how(status: ExitStatus) -> String {
     }
 }
 
-/// Runs a program to its end.
-pub(crate) fn run(
-    order: &Order<'_>,
-    stop: &AtomicBool,
-    hear: &mut dyn FnMut(&str),
-) -> io::Result<Ran> {
+/// Runs a program to its end, or ends it when its time is over or `stop` is set. Nothing that it
+/// started in its own group is left.
+///
+/// # Errors
+/// When it cannot be started or listened to.
+pub fn run(order: &Order<'_>, stop: &AtomicBool, hear: &mut dyn FnMut(&str)) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
     let group = Group::start(order, writer)?;
     follow(group, reader, order.limit, stop, hear)
@@ -164,26 +161,24 @@ struct Group {
 }
 
 impl Group {
-    #[expect(clippy::disallowed_methods, reason = "pip and npm install for the whole machine")]
+    #[expect(clippy::disallowed_methods, reason = "package managers install for all sandboxes")]
     fn start(order: &Order<'_>, output: io::PipeWriter) -> io::Result<Self> {
-        // Files that others may read and nobody else may write, whatever the user's mask is.
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", "umask 022; exec \"$@\"", "sh"]);
+        command.args(["-c", START, "sh"]);
         command.arg(order.program).args(&order.arguments);
-        REMOVED.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        let temporary = order.directory.join(TEMPORARY);
-        // Where matplotlib keeps what it learned about fonts; a user's home stays as it is.
-        command.env("MPLCONFIGDIR", &temporary);
-        // A service's user may have no home that npm could keep this in.
-        command.env("npm_config_cache", temporary.join("npm")).env("npm_config_logs_max", "0");
-        let path = std::env::join_paths(order.path).map_err(io::Error::other)?;
-        command.env("PATH", path).env("TMPDIR", &temporary).env("PYTHONNOUSERSITE", "1");
-        command.env("PIP_DISABLE_PIP_VERSION_CHECK", "1").env("PIP_NO_INPUT", "1");
+        for (name, value) in &order.variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         command.current_dir(order.directory).process_group(0);
         command.stdin(Stdio::from(order.lock.try_clone()?));
-        command.stdout(Stdio::from(output.try_clone()?)).stderr(Stdio::from(output));
+        command.stdout(match order.output {
+            Some(file) => Stdio::from(file.try_clone()?),
+            None => Stdio::from(output.try_clone()?),
+        });
+        command.stderr(Stdio::from(output));
         Ok(Self { child: command.spawn()?, over: false })
     }
 

@@ -1,5 +1,6 @@
 //! How each part is made in its place.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -16,6 +17,32 @@ use crate::recipe::{Part, Recipe};
 
 /// The oldest Python that the packages take.
 const LEAST: (u32, u32) = (3, 11);
+
+/// Variables that would make Python, pip, Node or npm install something else or elsewhere.
+/// Proxies, mirrors and certificates stay.
+const REMOVED: &[&str] = &[
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PIP_CONSTRAINT",
+    "PIP_DRY_RUN",
+    "PIP_NO_BINARY",
+    "PIP_NO_DEPS",
+    "PIP_PREFIX",
+    "PIP_REPORT",
+    "PIP_REQUIREMENT",
+    "PIP_REQUIRE_VIRTUALENV",
+    "PIP_ROOT",
+    "PIP_TARGET",
+    "PIP_USER",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "VIRTUAL_ENV",
+    "npm_config_global",
+    "npm_config_prefix",
+    "NPM_CONFIG_GLOBAL",
+    "NPM_CONFIG_PREFIX",
+];
 
 /// Lines of a program that an error repeats.
 const REPEATED: usize = 12;
@@ -41,6 +68,12 @@ const UNREACHABLE: &[&str] = &[
     "Temporary failure in name resolution",
     "(from versions: none)",
 ];
+
+/// Whether what a program said sounds as if no registry could be reached.
+#[must_use]
+pub fn sounds_unreachable(said: &[String]) -> bool {
+    said.iter().any(|line| UNREACHABLE.iter().any(|word| line.contains(word)))
+}
 
 /// Everything that the making of one part needs.
 pub(crate) struct Work<'a> {
@@ -202,12 +235,33 @@ impl Work<'_> {
         arguments: Vec<&str>,
         limit: Duration,
     ) -> Result<(String, Ran), SetupError> {
-        let (path, lock) = (&self.host.path, self.lock);
-        let order = Order { program, arguments, directory: self.place, path, limit, lock };
+        let variables = self.variables().map_err(SetupError::system("run", program))?;
+        let (directory, lock) = (self.place, self.lock);
+        let order = Order { program, arguments, directory, variables, limit, lock, output: None };
         let tell = &mut *self.tell;
         let ran = child::run(&order, self.stop, &mut |text| tell(Progress::Line { text }))
             .map_err(SetupError::system("run", program))?;
         Ok((order.text(), ran))
+    }
+
+    /// What pip and npm get to see of our surroundings, and what of it is other for them.
+    fn variables(&self) -> std::io::Result<Vec<(OsString, Option<OsString>)>> {
+        let temporary = self.place.join(TEMPORARY);
+        let path = std::env::join_paths(&self.host.path).map_err(std::io::Error::other)?;
+        let set = [
+            // Where matplotlib keeps what it learned about fonts; a user's home stays as it is.
+            ("MPLCONFIGDIR", temporary.clone().into()),
+            // A service's user may have no home that npm could keep this in.
+            ("npm_config_cache", temporary.join("npm").into()),
+            ("npm_config_logs_max", "0".into()),
+            ("PATH", path),
+            ("TMPDIR", temporary.into()),
+            ("PYTHONNOUSERSITE", "1".into()),
+            ("PIP_DISABLE_PIP_VERSION_CHECK", "1".into()),
+            ("PIP_NO_INPUT", "1".into()),
+        ];
+        let removed = REMOVED.iter().map(|name| (OsString::from(name), None));
+        Ok(removed.chain(set.map(|(name, value)| (name.into(), Some(value)))).collect())
     }
 
     fn judge(
@@ -218,8 +272,7 @@ impl Work<'_> {
         ran: Ran,
     ) -> Result<(), SetupError> {
         let part = self.recipe.part;
-        let network =
-            ran.said.iter().any(|line| UNREACHABLE.iter().any(|word| line.contains(word)));
+        let network = sounds_unreachable(&ran.said);
         let said = ran.said.get(ran.said.len().saturating_sub(REPEATED)..).unwrap_or_default();
         let said = said.to_vec();
         match ran.end {

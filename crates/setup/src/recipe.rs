@@ -150,6 +150,18 @@ impl Recipe {
         self.part
     }
 
+    /// The files that name its packages: each with its name and text.
+    #[must_use]
+    pub fn files(&self) -> &[(&'static str, String)] {
+        &self.files
+    }
+
+    /// What has to work afterwards: Python's modules, or a package of npm.
+    #[must_use]
+    pub fn needs(&self) -> &[String] {
+        &self.needs
+    }
+
     /// The name of its directory, with the interpreter that it is made for: another Python
     /// cannot use it.
     pub(crate) fn directory(&self, interpreter: Option<&Path>) -> String {

@@ -16,10 +16,13 @@
 //! [`needles`] makes logs of jobs with facts hidden in them.
 //!
 //! [`DockerDaemon`] is a real one, and [`podman_environment`] a place for Podman's containers.
+//! [`Deployment`] is what `docker compose` needs where nothing can be pulled.
+//!
+//! [`OrdinaryUser`] runs tests of root's again.
 //!
 //! [`Picture`] is what a PNG shows.
 //!
-//! [`SetUp`] is what `cofferdam setup` installs.
+//! [`SetUp`] is what `cofferdam setup` installs, and [`AgentImage`] what `cofferdam image build` builds.
 //!
 //! [`CrashSuite`] kills servers of the product in every state of a job.
 
@@ -37,8 +40,11 @@ mod minilm;
 
 mod conversation;
 
+mod agent_image;
 mod browser;
+mod deployment;
 mod engines;
+mod ordinary_user;
 mod picture;
 mod postgres;
 mod set_up;
@@ -48,12 +54,15 @@ mod crash;
 pub mod marathon;
 pub mod needles;
 
+pub use agent_image::AgentImage;
 pub use browser::{Browser, CTRL_ENTER};
 pub use conversation::Conversation;
 pub use crash::{CrashSuite, Tally, Violation};
+pub use deployment::Deployment;
 pub use embeddings::{Embedded, EmbeddingServer, Embeddings};
 pub use engines::{DockerDaemon, engine, plain_environment, podman_environment};
 pub use minilm::minilm;
+pub use ordinary_user::OrdinaryUser;
 pub use picture::Picture;
 pub use postgres::Postgres;
 pub use script::{Dialect, Fault, ScriptedAnswer, Turn};

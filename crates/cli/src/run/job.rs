@@ -116,7 +116,11 @@ pub(crate) fn spec(
     for (name, value) in variables {
         named.push((text(name)?, text(value)?));
     }
-    let (readable, image) = arguments.sandbox.programs();
+    let (readable, image) = (arguments.sandbox.readable(), settings.sandbox.image.clone());
+    if image.is_some() && !readable.is_empty() {
+        let cause = "--read is for this machine's programs, and sandbox.image says otherwise";
+        return Err(Problem::option(cause.to_owned()));
+    }
     let require = settings.sandbox.require.clone();
     if let Some(grade) = require.as_deref()
         && !GRADES.contains(&grade)

@@ -72,7 +72,7 @@ fn was_shown(agent: &Agent, picture: &str) -> bool {
     agent.requests().iter().any(|request| request.body.to_string().contains(picture))
 }
 
-fn python(home: Home) {
+pub(crate) fn python(home: Home) {
     let turns = vec![
         cell("python", "x = 41"),
         cell("python", "print('printed')\nx + 1"),
@@ -111,7 +111,7 @@ fn python(home: Home) {
     outputs[12].failed();
 }
 
-fn typescript(home: Home) {
+pub(crate) fn typescript(home: Home) {
     let display = |picture: &str| {
         let code =
             format!("await Deno.jupyter.display({{'image/png': '{picture}'}}, {{raw: true}})");

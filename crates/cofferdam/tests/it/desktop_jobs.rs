@@ -59,7 +59,7 @@ fn look() -> Turn {
 }
 
 /// What came of each call: how it ended, and its text.
-fn outputs(agent: &Agent) -> Vec<(String, String)> {
+pub(crate) fn outputs(agent: &Agent) -> Vec<(String, String)> {
     let ran = agent.run(&["--json", "Use the desktop"]).run();
     ran.expect_code(0);
     let records = agent.transcript();
@@ -91,7 +91,7 @@ fn seen(agent: &Agent) -> Vec<Picture> {
     pictures(&agent.requests().last().unwrap().body)
 }
 
-fn form(home: Home, dialect: Dialect) {
+pub(crate) fn form(home: Home, dialect: Dialect) {
     let mark = home.mark();
     let open = format!("python3 form.py {mark}");
     let open = Turn::call("bash", json!({"command": open, "background": true}));

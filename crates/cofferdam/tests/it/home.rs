@@ -70,6 +70,16 @@ impl Home {
         self.directory.path().join("home")
     }
 
+    /// The program, where the user who runs it can.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The ordinary user who runs it, if it is another than runs the tests.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     /// A path beside the home, where nothing is yet.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -92,15 +102,33 @@ impl Home {
     /// Puts what `cofferdam setup` installs into the home, from where it was installed once
     /// for all tests.
     pub(crate) fn set_up_cells(&self) {
-        let installed = cofferdam_testkit::SetUp::for_tests().unwrap().prefix;
-        let prefix = self.path().join("prefix");
+        if self.path().join("images").exists() {
+            return; // images bring their own
+        }
+        self.share(&cofferdam_testkit::SetUp::for_tests().unwrap().prefix, "prefix");
+    }
+
+    /// Puts the agent image into the home, from where it was built once for all tests, and has
+    /// every job use it.
+    pub(crate) fn use_agent_image(self) -> Self {
+        let built = cofferdam_testkit::AgentImage::for_tests().unwrap();
+        self.share(&built.home.join("images"), "images");
+        let settings = self.beside("user/.config/cofferdam");
+        fs::create_dir_all(&settings).unwrap();
+        fs::write(settings.join("config.toml"), "[sandbox]\nimage = \"agent\"\n").unwrap();
+        self
+    }
+
+    /// Shows in the home what was made once for all tests.
+    fn share(&self, made: &Path, name: &str) {
+        let place = self.path().join(name);
         if self.user.is_none() {
-            return std::os::unix::fs::symlink(installed, prefix).unwrap();
+            return std::os::unix::fs::symlink(made, place).unwrap();
         }
         // Another user may not be let into the checkout.
         let copy = |how: &str| {
             let mut copy = std::process::Command::new("cp");
-            copy.args(["--archive", how]).arg(&installed).arg(&prefix).status().unwrap().success()
+            copy.args(["--archive", how]).arg(made).arg(&place).status().unwrap().success()
         };
         assert!(copy("--link") || copy("--remove-destination"));
     }

@@ -13,6 +13,7 @@ mod terminal;
 
 mod bytes;
 mod cells;
+mod compose;
 mod container_jobs;
 mod context_killed;
 mod context_long;
@@ -31,6 +32,8 @@ mod desktop_view;
 mod doctor;
 mod environment;
 mod exec;
+mod image_agent;
+mod image_command;
 mod interrupt;
 mod json;
 mod killed;

@@ -1,5 +1,6 @@
 //! Stronger layers win.
 
+use std::path::Path;
 use std::time::Duration;
 
 use cofferdam_config::{Embedder, Flags, SandboxFlags};
@@ -67,6 +68,7 @@ time = "1h"
 [sandbox]
 backend = "native"
 require = "bounded"
+image = "agent"
 memory = "512M"
 cpus = 0.5
 pids = 100
@@ -115,6 +117,7 @@ fn a_whole_file_is_understood() {
     assert_eq!(settings.sandbox.screen, (1024, 768));
     assert_eq!(settings.sandbox.backend, "native");
     assert_eq!(settings.sandbox.require.as_deref(), Some("bounded"));
+    assert_eq!(settings.sandbox.image.as_deref(), Some(Path::new("agent")));
     assert_eq!(settings.sandbox.network, "allow:example.com".parse::<Network>().unwrap());
 
     let price = settings.prices.price(settings.model.as_ref().unwrap()).unwrap();
@@ -135,6 +138,7 @@ fn options_win_over_the_file() {
     let sandbox = SandboxFlags {
         backend: Some("docker".to_owned()),
         require: Some("virtual".to_owned()),
+        image: Some("./own".into()),
         memory: Some(1 << 30),
         milli_cpus: Some(1000),
         pids: Some(7),
@@ -162,6 +166,7 @@ fn options_win_over_the_file() {
     assert_eq!(limits.wall_time, Some(Duration::from_secs(10)));
     assert_eq!(settings.sandbox.backend, "docker");
     assert_eq!(settings.sandbox.require.as_deref(), Some("virtual"));
+    assert_eq!(settings.sandbox.image.as_deref(), Some(Path::new("./own")));
     assert_eq!(settings.sandbox.network, Network::Open);
 }
 

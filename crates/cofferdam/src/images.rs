@@ -1,0 +1,308 @@
+//! Images by name: a back end's sandboxes may be made of any image that this product keeps.
+//!
+//! A name becomes a directory where the sandbox is made, on this machine, and the image's variables
+//! become those of every command. A sandbox that outlives its maker is noted beside the images, so
+//! that whoever takes it up knows its variables, and nobody clears its image away meanwhile.
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use cofferdam_images::{Image, ImageError, Store};
+use cofferdam_sandbox::{
+    Backend, Capabilities, Fact, GuestStream, Isolation, Lifetime, OpenError, Reconciled, Room,
+    RoomError, Root, Snapshot, Spec, TrailMark,
+};
+use cofferdam_types::{AuditRecord, SandboxId, error_chain};
+use futures_util::future::BoxFuture;
+
+/// A back end that knows images by name.
+pub(crate) struct WithImages {
+    backend: Arc<dyn Backend>,
+    store: Store,
+}
+
+impl WithImages {
+    /// The back end with the images of a home.
+    pub(crate) fn new(backend: Arc<dyn Backend>, home: &Path) -> Arc<dyn Backend> {
+        Arc::new(Self { backend, store: Store::in_home(home) })
+    }
+
+    /// Puts the directory of an image in the place of its name.
+    fn resolve(&self, root: &mut Root) -> Result<Option<Image>, ImageError> {
+        let Root::Image { directory, .. } = root else { return Ok(None) };
+        let Some(name) = name(directory) else { return Ok(None) };
+        let image = self.store.find(name)?;
+        directory.clone_from(&image.root);
+        Ok(Some(image))
+    }
+
+    /// What a sandbox of this back end is called in notes.
+    fn note(&self, id: SandboxId) -> String {
+        format!("{}-{id}", self.backend.name())
+    }
+
+    fn furnished(&self, room: Box<dyn Room>, image: Option<&Image>) -> Box<dyn Room> {
+        let Some(image) = image else { return room };
+        // Who and where a command is, the sandbox says.
+        let mut variables = image.about.env.clone();
+        variables.retain(|name, _| !["HOME", "USER", "TERM"].contains(&name.as_str()));
+        let variables = variables.into_iter().collect();
+        let note = (self.store.clone(), self.note(room.id()));
+        Box::new(Furnished { room, variables, note })
+    }
+}
+
+/// The name of an image; `None` for a directory.
+fn name(directory: &Path) -> Option<&str> {
+    let mut parts = directory.components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(name)), None) => name.to_str(),
+        _ => None,
+    }
+}
+
+impl Backend for WithImages {
+    fn name(&self) -> &'static str {
+        self.backend.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    fn examine(&self) -> Vec<Fact> {
+        self.backend.examine()
+    }
+
+    fn open(&self, mut spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+        Box::pin(async move {
+            let image = self.resolve(&mut spec.root).map_err(|error| OpenError::Invalid {
+                cause: error_chain(&error),
+                remedy: error.help().unwrap_or_else(|| "see cofferdam image list".to_owned()),
+            })?;
+            let lingering = matches!(spec.lifetime, Lifetime::Lingering(_));
+            if let Some(image) = image.as_ref().filter(|_| lingering) {
+                let noted = self.store.note_use(&self.note(spec.id), &image.about.key);
+                noted.map_err(|error| OpenError::Unusable {
+                    cause: error_chain(&error),
+                    remedy: "make room on the disk, or mend the permissions".to_owned(),
+                })?;
+            }
+            let id = spec.id;
+            match self.backend.open(spec).await {
+                Ok(room) => Ok(self.furnished(room, image.as_ref())),
+                Err(error) => {
+                    self.store.forget_use(&self.note(id));
+                    Err(error)
+                }
+            }
+        })
+    }
+
+    fn reattach(&self, id: SandboxId) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+        Box::pin(async move {
+            let room = self.backend.reattach(id).await?;
+            let image = self.store.used_by(&self.note(id));
+            Ok(self.furnished(room, image.as_ref()))
+        })
+    }
+
+    fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
+        Box::pin(async move {
+            let reconciled = self.backend.reconcile().await?;
+            for id in &reconciled.removed {
+                self.store.forget_use(&self.note(*id));
+            }
+            Ok(reconciled)
+        })
+    }
+}
+
+/// A sandbox made of an image.
+struct Furnished {
+    room: Box<dyn Room>,
+    variables: Vec<(String, String)>,
+    note: (Store, String),
+}
+
+impl Room for Furnished {
+    fn id(&self) -> SandboxId {
+        self.room.id()
+    }
+
+    fn isolation(&self) -> &Isolation {
+        self.room.isolation()
+    }
+
+    fn defaults(&self) -> Vec<(String, String)> {
+        self.variables.clone()
+    }
+
+    fn environment(&self) -> Vec<(String, String)> {
+        self.room.environment()
+    }
+
+    fn dial(&self) -> BoxFuture<'_, Result<GuestStream, RoomError>> {
+        self.room.dial()
+    }
+
+    fn oom_kills(&self) -> BoxFuture<'_, Result<u64, RoomError>> {
+        self.room.oom_kills()
+    }
+
+    fn snapshot(&self) -> BoxFuture<'_, Result<Snapshot, RoomError>> {
+        self.room.snapshot()
+    }
+
+    fn audit(
+        &self,
+        since: TrailMark,
+    ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>> {
+        self.room.audit(since)
+    }
+
+    fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
+        self.room.keep()
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
+        let Self { room, note: (store, note), .. } = *self;
+        Box::pin(async move {
+            let closed = room.close().await;
+            store.forget_use(&note);
+            closed
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use cofferdam_images::{About, Key};
+
+    use super::*;
+
+    /// A back end that remembers what sandboxes it was asked for.
+    #[derive(Default)]
+    struct Fake {
+        roots: Mutex<Vec<Root>>,
+    }
+
+    struct FakeRoom(SandboxId);
+
+    impl Backend for Fake {
+        fn name(&self) -> &'static str {
+            "fake"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            unreachable!("nobody asks")
+        }
+
+        fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+            self.roots.lock().unwrap().push(spec.root);
+            Box::pin(async move { Ok(Box::new(FakeRoom(spec.id)) as Box<dyn Room>) })
+        }
+
+        fn reattach(&self, id: SandboxId) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
+            Box::pin(async move { Ok(Box::new(FakeRoom(id)) as Box<dyn Room>) })
+        }
+
+        fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
+            unreachable!("nobody asks")
+        }
+    }
+
+    impl Room for FakeRoom {
+        fn id(&self) -> SandboxId {
+            self.0
+        }
+
+        fn isolation(&self) -> &Isolation {
+            unreachable!("nobody asks")
+        }
+
+        fn dial(&self) -> BoxFuture<'_, Result<GuestStream, RoomError>> {
+            unreachable!("nobody asks")
+        }
+
+        fn oom_kills(&self) -> BoxFuture<'_, Result<u64, RoomError>> {
+            unreachable!("nobody asks")
+        }
+
+        fn snapshot(&self) -> BoxFuture<'_, Result<Snapshot, RoomError>> {
+            unreachable!("nobody asks")
+        }
+
+        fn audit(
+            &self,
+            _since: TrailMark,
+        ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>> {
+            unreachable!("nobody asks")
+        }
+
+        fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn kept(store: &Store) -> Image {
+        let (stop, second) = (AtomicBool::new(false), Duration::from_secs(1));
+        let changing = store.change(second, &stop, &mut || {}).unwrap();
+        let staging = changing.stage().unwrap();
+        std::fs::create_dir(staging.root()).unwrap();
+        let variables = [("PYTHONPATH", "/workspace"), ("HOME", "/root")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let about = About {
+            key: Key::of(&[b"content"]),
+            made_with: "test".to_owned(),
+            made_at: 0,
+            env: BTreeMap::from(variables),
+            definition: None,
+        };
+        staging.keep("own", about).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_outlives_its_maker_keeps_its_image_and_variables() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::in_home(home.path());
+        let image = kept(&store);
+        let fake = Arc::new(Fake::default());
+        let backend = WithImages::new(Arc::clone(&fake) as Arc<dyn Backend>, home.path());
+        let root = |directory: &str| Root::Image {
+            directory: PathBuf::from(directory),
+            readable: vec![PathBuf::from("/aide")],
+        };
+        let lifetime = Lifetime::Lingering(Duration::from_secs(1));
+        let spec = Spec { root: root("own"), lifetime, ..Spec::scratch() };
+        let id = spec.id;
+        drop(backend.open(spec).await.unwrap());
+        assert_eq!(*fake.roots.lock().unwrap(), [root(image.root.to_str().unwrap())]);
+
+        let room = backend.reattach(id).await.unwrap();
+        assert_eq!(room.defaults(), [("PYTHONPATH".to_owned(), "/workspace".to_owned())]);
+        assert!(store.used_by(&format!("fake-{id}")).is_some());
+        room.close().await.unwrap();
+        assert!(store.used_by(&format!("fake-{id}")).is_none());
+
+        let spec = Spec { root: root("other"), ..Spec::scratch() };
+        let Err(OpenError::Invalid { cause, remedy }) = backend.open(spec).await else {
+            panic!("there is none")
+        };
+        assert!(cause.contains("other") && remedy.contains("one of: own"), "{cause} {remedy}");
+    }
+
+    #[test]
+    fn what_has_a_slash_is_a_directory() {
+        assert_eq!(name(Path::new("agent")), Some("agent"));
+        for directory in ["/agent", "a/b", "..", ".", "", "/"] {
+            assert_eq!(name(Path::new(directory)), None, "{directory}");
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! The store: images that are whole, by key, and what people call them.
+//!
+//! ```text
+//! .lock            held by whoever makes or removes an image
+//! .staging         the image that is being made; what a killed process left there goes first
+//! names/agent      the key of the image with this name
+//! KEY/image.json   what is known of an image
+//! KEY/root         its root directory
+//! .used/WHO        the key of the image that a sandbox uses which outlives its maker
+//! ```
+//!
+//! An image gets its key as a name when everything of it is on the disk, and is not changed any more.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::{Definition, Key, is_name};
+use crate::error::ImageError;
+
+/// The version of [`About`].
+const VERSION: u32 = 1;
+
+/// What is known of an image.
+const ABOUT: &str = "image.json";
+/// Its root directory.
+const ROOT: &str = "root";
+/// Where an image is made, and where one is that goes.
+const STAGING: &str = ".staging";
+const LEAVING: &str = ".leaving";
+/// What people call images.
+const NAMES: &str = "names";
+/// Which images are used by sandboxes that outlive their makers.
+const USED: &str = ".used";
+
+/// How often the lock is tried.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How much of a key names an image, at least.
+const LEAST_OF_A_KEY: usize = 6;
+
+/// What is known of an image, apart from its files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// The name of its content.
+    pub key: Key,
+    /// What it was made with: `mmdebstrap`, an engine, or `import`.
+    pub made_with: String,
+    /// When, in seconds since 1970.
+    pub made_at: u64,
+    /// Variables of every command in it.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// What it was made from, if that is a definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
+}
+
+/// The file about an image.
+#[derive(Debug, Serialize, Deserialize)]
+struct Written {
+    version: u32,
+    bytes: u64,
+    #[serde(flatten)]
+    about: About,
+}
+
+/// An image that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What people call it; nothing if a newer image has its name.
+    pub names: Vec<String>,
+    /// Its root directory.
+    pub root: PathBuf,
+    /// What it takes on the disk.
+    pub bytes: u64,
+    /// What is known of it.
+    pub about: About,
+}
+
+/// The images of a product's home.
+#[derive(Clone, Debug)]
+pub struct Store {
+    place: PathBuf,
+}
+
+impl Store {
+    /// The store of the product whose files are in `home`.
+    #[must_use]
+    pub fn in_home(home: &Path) -> Self {
+        // Sandboxes are told the path after all links.
+        let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+        Self { place: home.join("images") }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Every image: by name, those without one last, and of these the newest first.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn list(&self) -> Result<Vec<Image>, ImageError> {
+        let names = self.names()?;
+        let mut images = Vec::new();
+        for entry in entries(&self.place)? {
+            let key = entry.file_name().to_str().and_then(Key::named);
+            images.extend(key.and_then(|key| self.read(&key, &names)));
+        }
+        images.sort_by_key(|image| {
+            let newest = std::cmp::Reverse(image.about.made_at);
+            (image.names.is_empty(), image.names.clone(), newest)
+        });
+        Ok(images)
+    }
+
+    /// The image of this name, or with a key that begins so.
+    ///
+    /// # Errors
+    /// When there is none, or the store cannot be read.
+    pub fn find(&self, name: &str) -> Result<Image, ImageError> {
+        let mut images = self.list()?;
+        let named = images.iter().position(|image| image.names.iter().any(|known| known == name));
+        let by_key = || {
+            let long = name.len() >= LEAST_OF_A_KEY;
+            let begins = |image: &Image| long && image.about.key.as_str().starts_with(name);
+            let several = images.iter().filter(|image| begins(image)).count() > 1;
+            images.iter().position(begins).filter(|_| !several)
+        };
+        match named.or_else(by_key) {
+            Some(at) => Ok(images.swap_remove(at)),
+            None => {
+                let known = images.into_iter().flat_map(|image| image.names).collect();
+                Err(ImageError::Unknown { name: name.to_owned(), known })
+            }
+        }
+    }
+
+    /// The image with this key, if it is there.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn with_key(&self, key: &Key) -> Result<Option<Image>, ImageError> {
+        Ok(self.read(key, &self.names()?))
+    }
+
+    fn read(&self, key: &Key, names: &BTreeMap<String, Key>) -> Option<Image> {
+        let place = self.place.join(key.as_str());
+        let text = fs::read(place.join(ABOUT)).ok()?;
+        let Written { version, bytes, about } = serde_json::from_slice(&text).ok()?;
+        let root = place.join(ROOT);
+        if version != VERSION || about.key != *key || !root.is_dir() {
+            return None;
+        }
+        let names = names.iter().filter(|(_, of)| *of == key).map(|(name, _)| name.clone());
+        Some(Image { names: names.collect(), root, bytes, about })
+    }
+
+    fn names(&self) -> Result<BTreeMap<String, Key>, ImageError> {
+        let mut names = BTreeMap::new();
+        for entry in entries(&self.place.join(NAMES))? {
+            let name = entry.file_name().into_string().ok().filter(|name| is_name(name));
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            if let (Some(name), Some(key)) = (name, Key::named(text.trim())) {
+                names.insert(name, key);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Notes that somebody uses an image: it stays when others are pruned. `user` is a name of the
+    /// caller's own making.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn note_use(&self, user: &str, key: &Key) -> Result<(), ImageError> {
+        let used = self.place.join(USED);
+        let path = used.join(user);
+        let write = || fs::create_dir_all(&used).and_then(|()| fs::write(&path, key.as_str()));
+        write().map_err(ImageError::system("write", &path))
+    }
+
+    /// Takes that back.
+    pub fn forget_use(&self, user: &str) {
+        // A note that stays only keeps an image that could go.
+        fs::remove_file(self.place.join(USED).join(user)).ok();
+    }
+
+    /// The image that somebody uses.
+    #[must_use]
+    pub fn used_by(&self, user: &str) -> Option<Image> {
+        let text = fs::read_to_string(self.place.join(USED).join(user)).ok()?;
+        self.with_key(&Key::named(text.trim())?).ok()?
+    }
+
+    fn used(&self) -> Result<HashSet<Key>, ImageError> {
+        let notes = entries(&self.place.join(USED))?;
+        let texts = notes.iter().filter_map(|note| fs::read_to_string(note.path()).ok());
+        Ok(texts.filter_map(|text| Key::named(text.trim())).collect())
+    }
+
+    /// Waits until nobody else changes the store; then what killed processes left is removed.
+    ///
+    /// # Errors
+    /// When that takes too long or is to stop, or when the store is somebody else's.
+    pub fn change(
+        &self,
+        patience: Duration,
+        stop: &AtomicBool,
+        waits: &mut dyn FnMut(),
+    ) -> Result<Changing, ImageError> {
+        make(&self.place)?;
+        let lock = lock(&self.place, patience, stop, waits)?;
+        let changing = Changing { store: self.clone(), lock };
+        changing.clear()?;
+        Ok(changing)
+    }
+}
+
+/// A store that nobody else changes meanwhile.
+#[derive(Debug)]
+pub struct Changing {
+    store: Store,
+    lock: File,
+}
+
+impl Changing {
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The lock: programs that hold it keep the next process waiting for their end.
+    #[must_use]
+    pub fn lock(&self) -> &File {
+        &self.lock
+    }
+
+    /// Removes what is no image.
+    fn clear(&self) -> Result<(), ImageError> {
+        [STAGING, LEAVING].iter().try_for_each(|name| remove(&self.store.place.join(name)))
+    }
+
+    /// A place to make an image in.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn stage(&self) -> Result<Staging<'_>, ImageError> {
+        let place = self.store.place.join(STAGING);
+        fs::create_dir(&place).map_err(ImageError::system("make", &place))?;
+        Ok(Staging { changing: self, place })
+    }
+
+    /// Gives an image a name. Another one that has it loses it.
+    ///
+    /// # Errors
+    /// When this is no name, or it cannot be written.
+    pub fn name(&self, name: &str, key: &Key) -> Result<(), ImageError> {
+        if !is_name(name) {
+            let reason = "it may have small letters, digits, dots, dashes".to_owned();
+            return Err(ImageError::Definition { of: Some(format!("the name {name:?}")), reason });
+        }
+        let names = self.store.place.join(NAMES);
+        let path = names.join(name);
+        let nearly = self.store.place.join(".name");
+        let write = || -> io::Result<()> {
+            fs::create_dir_all(&names)?;
+            let mut file = File::create(&nearly)?;
+            writeln!(file, "{key}")?;
+            file.sync_all()?;
+            fs::rename(&nearly, &path)?;
+            File::open(&names)?.sync_all()
+        };
+        write().map_err(ImageError::system("write", &path))
+    }
+
+    /// Takes a name from an image, and removes the image if it has no other; or removes the image
+    /// whose key begins so. Returns what was removed.
+    ///
+    /// # Errors
+    /// When there is none, or it cannot be removed.
+    pub fn remove(&self, name: &str) -> Result<Option<Image>, ImageError> {
+        let image = self.store.find(name)?;
+        if image.names.iter().any(|known| known == name) {
+            let path = self.store.place.join(NAMES).join(name);
+            fs::remove_file(&path).map_err(ImageError::system("remove", &path))?;
+            if image.names.len() > 1 {
+                return Ok(None);
+            }
+        }
+        self.drop_image(&image)?;
+        Ok(Some(image))
+    }
+
+    /// Removes every image that has no name any more and that nobody uses; every image at all, if
+    /// `all` is wanted. Returns which.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn prune(&self, all: bool) -> Result<Vec<Image>, ImageError> {
+        let mut images = self.store.list()?;
+        let used = self.store.used()?;
+        let old = |image: &Image| image.names.is_empty() && !used.contains(&image.about.key);
+        images.retain(|image| all || old(image));
+        for image in &images {
+            self.drop_image(image)?;
+        }
+        // What has no image about which anything is known is none.
+        for entry in entries(&self.store.place)? {
+            let key = entry.file_name().to_str().and_then(Key::named);
+            if let Some(key) = key
+                && self.store.with_key(&key)?.is_none()
+            {
+                self.leave(&key)?;
+            }
+        }
+        Ok(images)
+    }
+
+    fn drop_image(&self, image: &Image) -> Result<(), ImageError> {
+        for name in &image.names {
+            let path = self.store.place.join(NAMES).join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(ImageError::system("remove", &path)(error));
+                }
+                _ => {}
+            }
+        }
+        self.leave(&image.about.key)
+    }
+
+    /// What is half removed has no key any more.
+    fn leave(&self, key: &Key) -> Result<(), ImageError> {
+        let place = self.store.place.join(key.as_str());
+        let leaving = self.store.place.join(LEAVING);
+        remove(&leaving)?;
+        fs::rename(&place, &leaving).map_err(ImageError::system("remove", &place))?;
+        remove(&leaving)
+    }
+}
+
+/// An image that is being made. Dropped, nothing of it stays.
+#[derive(Debug)]
+pub struct Staging<'a> {
+    changing: &'a Changing,
+    place: PathBuf,
+}
+
+impl Staging<'_> {
+    /// A directory for what the making needs besides; it goes with the end.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// Where the image's root directory is to be. It is not there yet.
+    #[must_use]
+    pub fn root(&self) -> PathBuf {
+        self.place.join(ROOT)
+    }
+
+    /// The lock of the store, for programs that make the image.
+    #[must_use]
+    pub fn lock(&self) -> &File {
+        &self.changing.lock
+    }
+
+    /// Keeps the image under a name, once everything of it is on the disk. An image that has its
+    /// key already stays.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing of it stays.
+    pub fn keep(self, name: &str, about: About) -> Result<Image, ImageError> {
+        let store = &self.changing.store;
+        if !is_name(name) {
+            return Err(self.changing.name(name, &about.key).err().unwrap_or(ImageError::Stopped));
+        }
+        if store.with_key(&about.key)?.is_none() {
+            let target = store.place.join(about.key.as_str());
+            remove(&target)?;
+            self.publish(&about, &target)?;
+        }
+        self.changing.name(name, &about.key)?;
+        let kept = store.with_key(&about.key)?;
+        kept.ok_or_else(|| ImageError::Unknown { name: name.to_owned(), known: Vec::new() })
+    }
+
+    fn publish(&self, about: &About, target: &Path) -> Result<(), ImageError> {
+        let bytes = size(&self.root())?;
+        let written = Written { version: VERSION, bytes, about: about.clone() };
+        // The image in a directory of its own: what else was staged does not belong to it.
+        let whole = self.place.join(".whole");
+        let write = || -> io::Result<()> {
+            fs::DirBuilder::new().mode(0o755).create(&whole)?;
+            let mut file = File::create(whole.join(ABOUT))?;
+            file.write_all(&serde_json::to_vec_pretty(&written)?)?;
+            fs::rename(self.root(), whole.join(ROOT))?;
+            fs::set_permissions(whole.join(ROOT), fs::Permissions::from_mode(0o755))?;
+            rustix::fs::syncfs(&file)?;
+            fs::rename(&whole, target)?;
+            File::open(&self.changing.store.place)?.sync_all()
+        };
+        write().map_err(ImageError::system("keep", target))
+    }
+}
+
+impl Drop for Staging<'_> {
+    fn drop(&mut self) {
+        // What stays now goes with the next change of the store.
+        drop(remove(&self.place));
+    }
+}
+
+fn entries(place: &Path) -> Result<Vec<fs::DirEntry>, ImageError> {
+    match place.read_dir() {
+        Ok(entries) => Ok(entries.filter_map(Result::ok).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(ImageError::system("read", place)(error)),
+    }
+}
+
+/// Makes the store, or checks that it is as we would have made it.
+fn make(place: &Path) -> Result<(), ImageError> {
+    let above = place.parent().unwrap_or(place);
+    // What is above it may be the product's home, which is for nobody else.
+    let private = fs::DirBuilder::new().mode(0o700).recursive(true).create(above);
+    private.and_then(|()| fs::create_dir_all(place)).map_err(ImageError::system("make", place))?;
+    let about = place.metadata().map_err(ImageError::system("look at", place))?;
+    if about.uid() != rustix::process::geteuid().as_raw() {
+        return Err(ImageError::NotOurs { path: place.to_owned() });
+    }
+    if about.permissions().mode() & 0o7777 != 0o755 {
+        fs::set_permissions(place, fs::Permissions::from_mode(0o755))
+            .map_err(ImageError::system("set the permissions of", place))?;
+    }
+    Ok(())
+}
+
+fn lock(
+    place: &Path,
+    patience: Duration,
+    stop: &AtomicBool,
+    waits: &mut dyn FnMut(),
+) -> Result<File, ImageError> {
+    let path = place.join(".lock");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(ImageError::system("open", &path))?;
+    let begun = Instant::now();
+    let mut told = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => {
+                return Err(ImageError::system("lock", &path)(error));
+            }
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(ImageError::Stopped);
+        }
+        if begun.elapsed() >= patience {
+            return Err(ImageError::Busy { lock: path, waited: patience });
+        }
+        if !told {
+            waits();
+            told = true;
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Removes a directory with all that is in it, if it is there.
+pub(crate) fn remove(place: &Path) -> Result<(), ImageError> {
+    match fs::remove_dir_all(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(ImageError::system("remove", place)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a directory takes on the disk, a file with several names once.
+fn size(root: &Path) -> Result<u64, ImageError> {
+    let mut left = vec![root.to_owned()];
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    while let Some(path) = left.pop() {
+        let about = path.symlink_metadata().map_err(ImageError::system("look at", &path))?;
+        if about.nlink() > 1 && !about.is_dir() && !seen.insert(about.ino()) {
+            continue;
+        }
+        bytes += about.blocks() * 512;
+        if about.is_dir() {
+            left.extend(entries(&path)?.into_iter().map(|entry| entry.path()));
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! What is kept, found and removed, and what is left when it was not.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn store() -> (tempfile::TempDir, Store) {
+    let home = tempfile::tempdir().unwrap();
+    let store = Store::in_home(home.path());
+    (home, store)
+}
+
+fn changing(store: &Store) -> Changing {
+    store.change(PATIENCE, &AtomicBool::new(false), &mut || {}).unwrap()
+}
+
+fn about(content: &str, made_at: u64) -> About {
+    let env = BTreeMap::from([("A".to_owned(), content.to_owned())]);
+    let key = Key::of(&[content.as_bytes()]);
+    About { key, made_with: "test".to_owned(), made_at, env, definition: None }
+}
+
+fn put(store: &Store, name: &str, content: &str, made_at: u64) -> Image {
+    let changing = changing(store);
+    let staging = changing.stage().unwrap();
+    fs::create_dir(staging.root()).unwrap();
+    fs::write(staging.root().join("content"), content).unwrap();
+    fs::write(staging.place().join("beside"), "x").unwrap();
+    staging.keep(name, about(content, made_at)).unwrap()
+}
+
+#[test]
+fn an_image_is_found_by_name_and_by_key_and_nothing_else_stays() {
+    let (_home, store) = store();
+    assert_eq!(store.list().unwrap(), []);
+    let kept = put(&store, "agent", "one", 5);
+    assert_eq!(store.find("agent").unwrap(), kept);
+    assert_eq!(store.find(kept.about.key.short()).unwrap(), kept);
+    assert_eq!(fs::read(kept.root.join("content")).unwrap(), b"one");
+    assert!(kept.bytes > 0);
+    assert!(kept.root.parent().unwrap().read_dir().unwrap().count() == 2);
+    assert!(!store.place.join(STAGING).exists());
+    let error = store.find("agents").unwrap_err();
+    assert!(error.help().unwrap().contains("one of: agent;"), "{:?}", error.help());
+    for name in ["", "../agent", kept.about.key.as_str().split_at(3).0] {
+        assert!(store.find(name).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_newer_image_takes_the_name_and_the_old_one_can_be_pruned() {
+    let (_home, store) = store();
+    let old = put(&store, "agent", "one", 5);
+    let new = put(&store, "agent", "two", 6);
+    put(&store, "other", "two", 7);
+    let listed = store.list().unwrap();
+    let names: Vec<_> = listed.iter().map(|image| image.names.join("+")).collect();
+    assert_eq!(names, ["agent+other", ""]);
+    // The same content was not made again.
+    assert_eq!(listed[0].about.made_at, 6);
+    assert_eq!(store.find("other").unwrap().root, new.root);
+    // What somebody uses stays until nobody does.
+    store.note_use("native-1", &old.about.key).unwrap();
+    assert_eq!(changing(&store).prune(false).unwrap().len(), 0);
+    assert_eq!(store.used_by("native-1").unwrap().root, old.root);
+    store.forget_use("native-1");
+    assert_eq!(store.used_by("native-1"), None);
+    let gone = changing(&store).prune(false).unwrap();
+    assert_eq!(gone.len(), 1);
+    assert!(!old.root.exists() && new.root.exists());
+    // A name that goes takes its image along only if it is the last.
+    assert_eq!(changing(&store).remove("other").unwrap(), None);
+    assert!(new.root.exists());
+    assert_eq!(changing(&store).remove("agent").unwrap().map(|image| image.root), Some(new.root));
+    assert!(changing(&store).remove("agent").is_err());
+    put(&store, "agent", "one", 5);
+    assert_eq!(changing(&store).prune(true).unwrap().len(), 1);
+    assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn what_was_not_finished_is_no_image_and_goes_with_the_next_change() {
+    let (_home, store) = store();
+    let key = Key::of(&[b"broken"]);
+    {
+        let changing = changing(&store);
+        let staging = changing.stage().unwrap();
+        fs::create_dir(staging.root()).unwrap();
+        // As if killed: nothing is dropped.
+        std::mem::forget(staging);
+    }
+    fs::create_dir_all(store.place.join(LEAVING).join("x")).unwrap();
+    fs::create_dir_all(store.place.join(key.as_str()).join(ROOT)).unwrap();
+    fs::create_dir_all(store.place.join(NAMES)).unwrap();
+    fs::write(store.place.join(NAMES).join("half"), key.as_str()).unwrap();
+    assert_eq!(store.list().unwrap(), []);
+    assert!(store.find("half").is_err());
+    changing(&store).prune(false).unwrap();
+    let left: Vec<_> = entries(&store.place).unwrap().iter().map(|e| e.file_name()).collect();
+    assert!(left.iter().all(|name| name == ".lock" || name == NAMES), "{left:?}");
+    {
+        let changing = changing(&store);
+        drop(changing.stage().unwrap());
+        assert!(!store.place.join(STAGING).exists());
+    }
+    put(&store, "half", "broken", 1);
+    assert!(store.find("half").is_ok());
+}
+
+#[test]
+fn one_at_a_time_and_a_stop_is_heard() {
+    let (_home, store) = store();
+    let first = changing(&store);
+    let mut told = 0;
+    let busy = store.change(Duration::ZERO, &AtomicBool::new(false), &mut || told += 1);
+    assert!(matches!(busy, Err(ImageError::Busy { .. })));
+    let stopped = store.change(PATIENCE, &AtomicBool::new(true), &mut || {});
+    assert!(matches!(stopped, Err(ImageError::Stopped)));
+    let again = first.store().clone();
+    drop(first);
+    drop(changing(&again));
+}
+
+#[test]
+fn a_bad_name_is_refused_before_anything_is_kept() {
+    let (_home, store) = store();
+    let changing = changing(&store);
+    let staging = changing.stage().unwrap();
+    fs::create_dir(staging.root()).unwrap();
+    assert!(staging.keep("../x", about("one", 1)).is_err());
+    assert_eq!(store.list().unwrap(), []);
+}

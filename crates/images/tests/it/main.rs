@@ -1,0 +1,10 @@
+//! Images, made and taken in for real.
+#![expect(clippy::disallowed_methods, reason = "tests start programs on the host")]
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+#![expect(clippy::print_stderr, reason = "tests say what they skip")]
+
+mod archives;
+mod bootstrap;
+mod engines;
+mod hostile;
+mod importing;
