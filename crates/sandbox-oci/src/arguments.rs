@@ -45,14 +45,21 @@ pub(crate) fn start(kind: Kind, container: &Container, image: &str) -> Vec<Strin
         (_, Users::Unmapped) => {}
     }
     for (source, target) in &container.files {
-        words.push(format!(
-            "--mount=type=bind,source={},target={target},readonly",
-            source.display()
-        ));
+        let source = field(&format!("source={}", source.display()));
+        words.push(format!("--mount=type=bind,{source},target={target},readonly"));
     }
     let [program, word] = Container::command();
     words.extend([format!("--entrypoint={program}"), image.to_owned(), word.to_owned()]);
     words
+}
+
+/// One field of several with commas between, as both engines read them.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 /// The words that remove it, if it is there.
@@ -110,6 +117,15 @@ mod tests {
             }
             assert_eq!(words[words.len() - 2..], ["image", "enter"]);
         }
+    }
+
+    #[test]
+    fn a_path_with_commas_and_quotes_is_one_field() {
+        let files = [("/a, b/\"c\"/door".into(), "/.door"), ("/p".into(), "/.program")];
+        let container = Container { files, ..container(Users::OwnRange, false) };
+        let words = start(Kind::Podman, &container, "image");
+        let wanted = r#"--mount=type=bind,"source=/a, b/""c""/door",target=/.door,readonly"#;
+        assert!(words.iter().any(|word| word == wanted), "{words:?}");
     }
 
     #[test]

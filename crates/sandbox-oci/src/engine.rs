@@ -200,7 +200,10 @@ impl ContainerEngine {
                 let words = ["info", "--format={{.SecurityOptions}}"].map(str::to_owned);
                 self.ask(&words, None)?.contains("name=userns")
             }
-            _ => false,
+            _ => {
+                examine::range_of_ids(self)?;
+                false
+            }
         };
         let there = self.ask(&["image", "inspect", image::NAME].map(str::to_owned), None);
         if there.is_err() {
@@ -247,6 +250,12 @@ impl Engine for ContainerEngine {
 
     fn hire(&self, spec: &Spec, state: &Path) -> Result<Hire, OpenError> {
         let failed = |step: &str, source| OpenError::Step { step: step.to_owned(), source };
+        if state.to_str().is_none() || self.shelf.to_str().is_none() {
+            return Err(OpenError::Unusable {
+                cause: format!("{} is not UTF-8, as engines want paths", state.display()),
+                remedy: "set COFFERDAM_HOME to a directory with another name".to_owned(),
+            });
+        }
         let program = self.program().ok_or_else(|| {
             let missing = io::Error::from(io::ErrorKind::NotFound);
             self.refused(&Refusal::NotRun(self.kind.name().to_owned(), missing))

@@ -31,8 +31,33 @@ pub(crate) fn examine(engine: &ContainerEngine) -> Vec<Fact> {
         }
         Err(refusal) => fact("answer", refusal.to_string(), Some(remedy(kind, &refusal))),
     });
+    match range_of_ids(engine) {
+        Ok(true) => facts.push(fact("ids", "a range of the user's own".to_owned(), None)),
+        Ok(false) => {}
+        Err(refusal) => {
+            facts.push(fact("ids", refusal.to_string(), Some(remedy(kind, &refusal))));
+        }
+    }
     facts
 }
+
+/// Sees to it that an engine that needs a range of ids of the user's has one; whether it
+/// needs one.
+pub(crate) fn range_of_ids(engine: &ContainerEngine) -> Result<bool, Refusal> {
+    if engine.kind != Kind::Podman || rustix::process::geteuid().is_root() {
+        return Ok(false);
+    }
+    let maps = "{{len .Host.IDMappings.UIDMap}} {{len .Host.IDMappings.GIDMap}}";
+    let words = ["info".to_owned(), format!("--format={maps}")];
+    // Alone, the user's own id is mapped and no other.
+    if engine.ask(&words, None)?.split_whitespace().any(|maps| maps == "1") {
+        return Err(Refusal::Said(NO_RANGE.to_owned()));
+    }
+    Ok(true)
+}
+
+/// What is said of a user without one.
+const NO_RANGE: &str = "the user has no range of ids in /etc/subuid and /etc/subgid";
 
 /// What would mend that an engine did not do it.
 pub(crate) fn remedy(kind: Kind, refusal: &Refusal) -> String {
@@ -49,7 +74,18 @@ pub(crate) fn remedy(kind: Kind, refusal: &Refusal) -> String {
             "start the daemon: sudo systemctl start docker, or name another by DOCKER_HOST"
                 .to_owned()
         }
-        _ => format!("try `{} info`, or use --sandbox native", kind.name()),
+        (Kind::Podman, _) if said.contains("newuidmap") || said.contains("newgidmap") => {
+            "install what gives users ids: sudo apt install uidmap".to_owned()
+        }
+        (Kind::Podman, _) if said.contains("/etc/sub") => {
+            "give the user a range: sudo usermod --add-subuids 100000-165535 --add-subgids \
+             100000-165535 NAME, then `podman system migrate`"
+                .to_owned()
+        }
+        (Kind::Docker | Kind::Podman, _) => {
+            format!("try `{} info`, or use --sandbox native", kind.name())
+        }
+        _ => format!("try `{} --version`, or use --sandbox native", kind.name()),
     }
 }
 
@@ -67,4 +103,53 @@ fn install(kind: Kind) -> String {
 pub(crate) fn has_hybrid_groups() -> bool {
     fs::read_to_string("/sys/fs/cgroup/unified/cgroup.controllers")
         .is_ok_and(|controllers| !controllers.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn what_engines_complain_of_has_its_repair() {
+        let missing = |name: &str| Refusal::NotRun(name.to_owned(), ErrorKind::NotFound.into());
+        let said = |text: &str| Refusal::Said(text.to_owned());
+        for (kind, refusal, repair) in [
+            (Kind::Docker, missing("docker"), "apt install docker.io"),
+            (Kind::Crun, missing("crun"), "apt install crun"),
+            (
+                Kind::Docker,
+                said(
+                    "Cannot connect to the Docker daemon at unix:///run/docker.sock. Is the docker daemon running?",
+                ),
+                "systemctl start docker",
+            ),
+            (
+                Kind::Docker,
+                said("permission denied while trying to connect to the Docker daemon socket"),
+                "run as root",
+            ),
+            (Kind::Docker, Refusal::Silent("docker".to_owned(), 20), "systemctl restart docker"),
+            (
+                Kind::Podman,
+                said(
+                    "command required for rootless mode with multiple IDs: exec: \"newuidmap\": executable file not found in $PATH",
+                ),
+                "apt install uidmap",
+            ),
+            (
+                Kind::Podman,
+                said(
+                    "keep-id requires additional UIDs or GIDs defined in /etc/subuid and /etc/subgid",
+                ),
+                "usermod --add-subuids",
+            ),
+            (Kind::Podman, said(NO_RANGE), "usermod --add-subuids"),
+            (Kind::Podman, said("it is Monday"), "podman info"),
+        ] {
+            let remedy = remedy(kind, &refusal);
+            assert!(remedy.contains(repair), "{refusal}: {remedy}");
+        }
+    }
 }

@@ -1,27 +1,47 @@
-//! The sample task of the README on every back end: done alike, and told alike.
+//! The sample tasks on every back end: done alike, and told alike.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use cofferdam_model_script::Demo;
+use cofferdam_sandbox_oci::Kind;
 use cofferdam_testkit::{DockerDaemon, plain_environment, podman_environment};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::agent::records;
+use crate::eventually;
 use crate::home::Home;
-use crate::invocation::Ran;
+use crate::invocation::Invocation;
 
-/// Runs the task on a back end; returns its events.
-fn csv_filter(home: &Home, backend: &str, environment: &[(String, String)]) -> Vec<Value> {
-    let workspace = home.beside(backend);
+/// How long a job may be in the dark about an engine that is gone.
+const IN_THE_DARK: Duration = Duration::from_secs(10);
+
+/// A task on a back end, in a directory of its own.
+fn task(
+    home: &Home,
+    backend: &str,
+    environment: &[(String, String)],
+    words: &[&str],
+) -> Invocation {
     let mut run = home.cofferdam(["run", "--model", "demo", "--json", "--sandbox", backend]);
-    run.command().arg("--workspace").arg(&workspace).envs(variables(environment));
-    run.command().env("HOME", home.beside("user"));
-    let words =
-        ["--check", "python3 -m unittest -q", "Write a CSV filter with sample data and tests"];
-    let ran: Ran = run.words(words).run().expect_code(0);
-    let records = records(&ran.stdout);
-    assert_eq!(records.last().unwrap()["ending"]["verified"], true);
-    assert!(workspace.join("csv_filter.py").exists());
-    records
+    run.command().args(words).envs(variables(environment)).env("HOME", home.beside("user"));
+    run
+}
+
+/// Runs a sample task on a back end; returns its events.
+fn sample(home: &Home, backend: &str, environment: &[(String, String)], words: &str) -> Vec<Value> {
+    let place = home.beside(backend);
+    let place = place.to_str().unwrap();
+    let mut all = vec!["--workspace", place];
+    if words.contains("tests") {
+        all.extend(["--check", "python3 -m unittest -q"]);
+    }
+    all.push(words);
+    let ran = task(home, backend, environment, &all).run().expect_code(0);
+    crate::tell(&format!("{words} on {backend}: {:?}", ran.elapsed));
+    std::fs::remove_dir_all(place).unwrap();
+    records(&ran.stdout)
 }
 
 /// Of an engine's variables those that the product passes on to it.
@@ -70,19 +90,20 @@ fn without_circumstances(value: &Value) -> Value {
     }
 }
 
-/// The time that tests took is nobody's promise.
+/// The time that tests took is nobody's promise, nor is when a server says that it listens.
 fn without_measures(text: &str) -> String {
-    let words = text.split_inclusive(char::is_whitespace).map(|word| {
-        let number = word.trim_end().trim_end_matches('s');
+    let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("listening on "));
+    let words = lines.flat_map(|line| line.split_inclusive(char::is_whitespace)).map(|word| {
+        let number = word.trim_end().trim_end_matches([',', 's']);
         if number.contains('.') && number.parse::<f64>().is_ok() { "N " } else { word }
     });
     words.collect()
 }
 
 #[test]
-fn a_task_is_done_alike_on_every_back_end() {
+fn sample_tasks_are_done_alike_on_every_back_end() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: containers of docker, crun and runc need root");
+        crate::tell("skipped: containers of docker, crun and runc need root");
         return;
     }
     let home = Home::new();
@@ -90,23 +111,51 @@ fn a_task_is_done_alike_on_every_back_end() {
     let docker =
         DockerDaemon::start(&place(&engines, "docker"), &["--userns-remap=nobody:nogroup"])
             .unwrap();
-    let native = shape(&csv_filter(&home, "native", &[]));
-    assert!(native.len() > 10, "{native:?}");
-    for (backend, environment) in [
-        ("docker", docker.environment()),
-        ("podman", podman_environment(&place(&engines, "podman")).unwrap()),
-        ("crun", plain_environment(&engines)),
-        ("runc", plain_environment(&engines)),
-    ] {
-        let events = csv_filter(&home, backend, &environment);
-        let opened = serde_json::to_string(&events).unwrap();
-        assert!(opened.contains(&format!("\"{backend}\"")), "{opened}");
-        let events = shape(&events);
-        for (event, expected) in events.iter().zip(&native) {
-            assert_eq!(event, expected, "on {backend}");
+    let podman = podman_environment(&place(&engines, "podman")).unwrap();
+    for words in Demo::sample_tasks() {
+        let native = shape(&sample(&home, "native", &[], words));
+        assert!(native.len() > 5, "{native:?}");
+        for kind in Kind::ALL {
+            let environment = match kind {
+                Kind::Docker => docker.environment(),
+                Kind::Podman => podman.clone(),
+                _ => plain_environment(&engines),
+            };
+            let name = kind.name();
+            let events = sample(&home, name, &environment, words);
+            let opened = serde_json::to_string(&events).unwrap();
+            assert!(opened.contains(&format!("\"{name}\"")), "{opened}");
+            let events = shape(&events);
+            for (event, expected) in events.iter().zip(&native) {
+                assert_eq!(event, expected, "{words} on {name}");
+            }
+            assert_eq!(events.len(), native.len(), "{words} on {name}");
         }
-        assert_eq!(events.len(), native.len(), "on {backend}");
     }
+}
+
+#[test]
+fn a_job_whose_engine_stops_ends_in_time_and_says_why() {
+    if !rustix::process::geteuid().is_root() {
+        crate::tell("skipped: docker's containers need root");
+        return;
+    }
+    let home = Home::new();
+    let engines = home.make_directory("engines");
+    let mut docker = DockerDaemon::start(&engines, &[]).unwrap();
+    let environment = docker.environment();
+    let workspace = home.make_directory("work");
+    let words = ["--workspace", workspace.to_str().unwrap(), "Run: sleep 1000"];
+    let job = task(&home, "docker", &environment, &words).spawn();
+    eventually("a call", || job.so_far().contains("tool_started"));
+    let begun = Instant::now();
+    docker.end(Signal::TERM).unwrap();
+    let ran = job.wait().expect_code(6);
+    assert!(begun.elapsed() < IN_THE_DARK, "{:?}", begun.elapsed());
+    let records = records(&ran.stdout);
+    let ending = &records.last().unwrap()["ending"];
+    assert_eq!(ending["how"], "sandbox_unavailable", "{ending}");
+    assert!(ending["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{ending}");
 }
 
 fn place(engines: &Path, name: &str) -> std::path::PathBuf {

@@ -1,5 +1,12 @@
 //! `cofferdam doctor` tries for real and says what will be used.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use cofferdam_testkit::podman_environment;
 use serde_json::Value;
 
 use crate::home::Home;
@@ -78,7 +85,7 @@ fn where_no_sandbox_can_be_made_it_says_why_with_6() {
 fn without_user_namespaces_nothing_runs_and_the_repair_is_told() {
     let place = tempfile::tempdir().unwrap();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; \"$0\" exec -- echo ran";
-    let output = std::process::Command::new("unshare")
+    let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "sh", "-c", script])
         .arg(env!("CARGO_BIN_EXE_cofferdam"))
         .env("COFFERDAM_HOME", place.path())
@@ -89,4 +96,89 @@ fn without_user_namespaces_nothing_runs_and_the_repair_is_told() {
     assert_eq!(output.stdout, b"", "nothing runs without isolation");
     assert!(errors.contains("error[SBX-002]"), "{errors}");
     assert!(errors.contains("sysctl -w user.max_user_namespaces="), "{errors}");
+}
+
+/// What an ordinary user's doctor says of each back end on a machine without these programs,
+/// whose users have these ranges of ids.
+fn says_without(
+    programs: &[&str],
+    ranges: bool,
+    docker: &Path,
+    home: &Home,
+) -> Vec<(String, String)> {
+    let user = home.user().unwrap();
+    let place = home.make_directory(if ranges { "ranges" } else { "none" });
+    let path = |name: &str| place.join(name).display().to_string();
+    let own = fs::read_to_string("/etc/passwd").unwrap();
+    let engines = place.join("podman");
+    fs::create_dir(&engines).unwrap();
+    let passwd = format!("{own}tester:x:{user}:{user}::{}:/bin/sh\n", engines.display());
+    fs::write(place.join("passwd"), passwd).unwrap();
+    let line = if ranges { "tester:1700000000:65536\n" } else { "" };
+    fs::write(place.join("ids"), line).unwrap();
+    let environment = podman_environment(&engines).unwrap();
+    let mut binds = vec![(path("passwd"), "/etc/passwd".to_owned())];
+    binds.extend(["/etc/subuid", "/etc/subgid"].map(|file| (path("ids"), file.to_owned())));
+    for program in programs {
+        let places =
+            ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(|place| format!("{place}/{program}"));
+        let there = places.into_iter().filter(|path| Path::new(path).is_file());
+        binds.extend(there.map(|path| ("/dev/null".to_owned(), path)));
+    }
+    let binds = binds.iter().map(|(from, to)| format!("mount --bind {from} {to} && "));
+    let script = format!(
+        "{}chown -R {user}:{user} {} && exec setpriv --reuid={user} --regid={user} --clear-groups \"$@\"",
+        binds.collect::<String>(),
+        engines.display()
+    );
+    // What Podman leaves running ends with the first process.
+    let namespaces = ["--mount", "--propagation=private", "--pid", "--mount-proc", "--fork"];
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .args(["--kill-child", "sh", "-c", &script, "sh"])
+        .arg(home.program())
+        .args(["doctor", "--json"])
+        .env_clear()
+        .envs(environment)
+        .env("DOCKER_HOST", format!("unix://{}", docker.display()))
+        .env("COFFERDAM_HOME", home.path())
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let backends = findings["backends"].as_array().unwrap();
+    let name = |backend: &Value| backend["backend"].as_str().unwrap().to_owned();
+    backends.iter().map(|backend| (name(backend), backend.to_string())).collect()
+}
+
+#[track_caller]
+fn assert_told(said: &[(String, String)], backend: &str, words: &[&str]) {
+    let (_, text) = said.iter().find(|(name, _)| name == backend).unwrap();
+    for word in words {
+        assert!(text.contains(word), "{word} is not in: {text}");
+    }
+}
+
+#[test]
+fn what_engines_lack_is_told_with_the_repair() {
+    let home = Home::of_ordinary_user();
+    if home.user().is_none() {
+        crate::tell("skipped: only root can take programs away");
+        return;
+    }
+    let socket = home.beside("docker.sock");
+    let _closed = UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).unwrap();
+    let said = says_without(&["newuidmap", "crun"], true, &socket, &home);
+    assert_told(&said, "docker", &["permission denied", "run as root, or use --sandbox podman"]);
+    assert_told(&said, "podman", &["newuidmap", "sudo apt install uidmap"]);
+    assert_told(&said, "crun", &["not installed", "sudo apt install crun"]);
+
+    let said = says_without(&["runc"], false, &home.beside("nowhere"), &home);
+    assert_told(&said, "docker", &["daemon", "sudo systemctl start docker"]);
+    assert_told(&said, "podman", &["/etc/subuid", "sudo usermod --add-subuids"]);
+    assert_told(&said, "runc", &["not installed", "sudo apt install runc"]);
+    assert_told(&said, "crun", &["containers belong to root", "--sandbox podman"]);
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use cofferdam_sandbox::conformance;
 use cofferdam_sandbox_oci::Kind;
+use cofferdam_testkit::OrdinaryUser;
 
 use crate::engines::{Lab, block_on};
-use crate::ordinary_user;
 
 fn behaves_like_a_sandbox(kind: Kind) {
     let Some(lab) = Lab::new(kind) else { return };
@@ -48,5 +48,8 @@ fn docker_that_maps_users_behaves_like_a_sandbox() {
 
 #[test]
 fn podman_behaves_like_a_sandbox_for_an_ordinary_user() {
-    ordinary_user::again(&["conformance::podman_behaves_like_a_sandbox"]);
+    eprintln!(
+        "{}",
+        OrdinaryUser::WithRange.runs(&["conformance::podman_behaves_like_a_sandbox"]).unwrap()
+    );
 }

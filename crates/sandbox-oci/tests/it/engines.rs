@@ -1,6 +1,7 @@
 //! Engines of a test's own, and their sandboxes.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ pub(crate) struct Lab {
     kind: Kind,
     environment: Vec<(String, String)>,
     daemon: Option<DockerDaemon>,
+    options: &'static [&'static str],
     directory: TempDir,
 }
 
@@ -30,7 +32,8 @@ impl Lab {
         Self::with(kind, &["--userns-remap=nobody:nogroup"])
     }
 
-    fn with(kind: Kind, options: &[&str]) -> Option<Self> {
+    /// One whose daemon, if it has one, has these options.
+    pub(crate) fn with(kind: Kind, options: &'static [&'static str]) -> Option<Self> {
         if kind != Kind::Podman && !rustix::process::geteuid().is_root() {
             eprintln!("skipped: containers of {} need root", kind.name());
             return None;
@@ -43,7 +46,7 @@ impl Lab {
             (None, Kind::Podman) => podman_environment(place).unwrap(),
             (None, _) => plain_environment(place),
         };
-        Some(Self { kind, environment, daemon, directory })
+        Some(Self { kind, environment, daemon, options, directory })
     }
 
     pub(crate) fn backend(&self) -> Supervised {
@@ -94,11 +97,50 @@ impl Lab {
 
     /// Starts it again, on what it had.
     pub(crate) fn restart_daemon(&mut self) {
-        self.daemon = Some(DockerDaemon::start(self.directory.path(), &[]).unwrap());
+        self.daemon = Some(DockerDaemon::start(self.directory.path(), self.options).unwrap());
     }
 
+    /// A place that engines have to be told of with care.
     fn sandboxes(&self) -> PathBuf {
-        self.directory.path().join("sandboxes")
+        self.path("sandboxes, \"all\" of them")
+    }
+
+    /// Puts a script in front of the engine's program, which finds that as `$REAL`.
+    pub(crate) fn put_in_front(&mut self, script: &str) {
+        let name = self.kind.name();
+        let (_, path) = self.environment.iter_mut().find(|(name, _)| name == "PATH").unwrap();
+        let real = std::env::split_paths(path).map(|place| place.join(name));
+        let real = real.into_iter().find(|file| file.is_file()).unwrap();
+        let front = self.directory.path().join("front");
+        fs::create_dir(&front).unwrap();
+        let text = format!("#!/bin/sh\nREAL={}\n{script}\n", real.display());
+        fs::write(front.join(name), text).unwrap();
+        fs::set_permissions(front.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        *path = format!("{}:{path}", front.display());
+    }
+
+    /// Kills what the file names, and waits until it has gone.
+    pub(crate) fn kill_named_in(&self, file: &str) {
+        let text = fs::read_to_string(self.path(file)).unwrap();
+        kill(text.trim().parse().unwrap());
+    }
+
+    /// Kills the processes that run this program for this lab's containers.
+    pub(crate) fn kill_all(&self, program: &str) {
+        let place = self.directory.path().to_str().unwrap();
+        let mut killed = 0;
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+            let comm = String::from_utf8_lossy(&read("comm")).trim().to_owned();
+            if comm == program && String::from_utf8_lossy(&read("cmdline")).contains(place) {
+                kill(pid);
+                killed += 1;
+            }
+        }
+        assert!(killed > 0, "there is a {program}");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -139,6 +181,15 @@ impl Drop for Lab {
             engine("podman", &["system", "reset", "--force"], &self.environment).ok();
         }
     }
+}
+
+/// Kills a process and waits until it does nothing more, whoever reaps it.
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    wait_until("it is dead", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with('Z'))
+    });
 }
 
 fn names_in(directory: &Path) -> Vec<String> {

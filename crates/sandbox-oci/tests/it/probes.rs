@@ -5,6 +5,7 @@ use std::path::Path;
 
 use cofferdam_sandbox::conformance::probes::{Canaries, beside, probe, roomy};
 use cofferdam_sandbox_oci::Kind;
+use cofferdam_testkit::OrdinaryUser;
 
 use crate::engines::{Lab, block_on};
 
@@ -48,4 +49,12 @@ fn every_inside_probe_passes_on_crun() {
 #[test]
 fn every_inside_probe_passes_on_runc() {
     every_inside_probe_passes(Kind::Runc);
+}
+
+#[test]
+fn the_probes_say_the_same_for_an_ordinary_user_of_podman() {
+    eprintln!(
+        "{}",
+        OrdinaryUser::WithRange.runs(&["probes::every_inside_probe_passes_on_podman"]).unwrap()
+    );
 }
