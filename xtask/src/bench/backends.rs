@@ -13,6 +13,7 @@ use cofferdam_sandbox_oci::Kind;
 
 use super::backends_memory::{self as memory, Share};
 use super::backends_station::{self as station, Station};
+use super::containers::Containers as _;
 use super::docker::Docker;
 use super::engines::Engines;
 use super::library::Library;

@@ -12,15 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::containers::Containers;
 use super::program::{self, Companion};
 use super::{host, process_table};
 
 /// How long a daemon may take until it answers.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A host that may not raise limits needs them named.
-pub(super) const LIMITS: [&str; 4] =
-    ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
 
 /// A daemon that answers, with an image and a container.
 pub(super) struct Docker {
@@ -51,40 +48,8 @@ impl Docker {
             docker.daemon = Some(daemon?);
             docker.wait()?;
         }
-        let archive = directory.join("image.tar");
-        let mut builder = tar::Builder::new(File::create(&archive)?);
-        builder.append_dir_all(".", root)?;
-        builder.into_inner()?.sync_all()?;
-        let image = docker.name.clone();
-        program::output(docker.client().arg("import").arg(archive).arg(&image))?;
-        let container =
-            docker.container(&["--detach", "--name", &image], &["/bin/sleep", "infinity"]);
-        program::output(&mut { container })?;
+        docker.make(directory, root)?;
         Ok(docker)
-    }
-
-    /// A command that runs `true` in a container of its own.
-    pub(super) fn fresh(&self) -> Command {
-        self.container(&["--rm"], &["/bin/true"])
-    }
-
-    /// A command that runs `true` in the container that runs.
-    pub(super) fn running(&self) -> Command {
-        let mut command = self.client();
-        command.args(["exec", &self.name, "/bin/true"]);
-        command
-    }
-
-    /// A command that copies a file out of the container that runs, or into it.
-    pub(super) fn copy(&self, from: &str, to: &str) -> Command {
-        let mut command = self.client();
-        command.args(["cp", from, to]);
-        command
-    }
-
-    /// The name of the container that runs.
-    pub(super) fn name(&self) -> &str {
-        &self.name
     }
 
     /// Where our own daemon listens; `None` if it is the machine's.
@@ -101,22 +66,6 @@ impl Docker {
             program.is_some_and(|path| path.ends_with("containerd"))
         });
         Some(serving.chain([daemon]).filter_map(process_table::memory).sum())
-    }
-
-    fn container(&self, options: &[&str], words: &[&str]) -> Command {
-        let mut command = self.client();
-        command.args(["run", "--network", "none"]).args(LIMITS).args(options);
-        command.arg(&self.name).args(words);
-        command
-    }
-
-    /// The program, which says nothing yet.
-    pub(super) fn client(&self) -> Command {
-        let mut command = program::command(&self.program);
-        if let Some(daemon) = &self.daemon {
-            command.arg("--host").arg(daemon.address());
-        }
-        command
     }
 
     fn answers(&self) -> anyhow::Result<()> {
@@ -137,6 +86,20 @@ impl Docker {
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(())
+    }
+}
+
+impl Containers for Docker {
+    fn client(&self) -> Command {
+        let mut command = program::command(&self.program);
+        if let Some(daemon) = &self.daemon {
+            command.arg("--host").arg(daemon.address());
+        }
+        command
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::Setting;
+use super::containers::Containers as _;
 use super::engines::{self, Engines};
 use super::library::{Library, run_true};
 use super::program;

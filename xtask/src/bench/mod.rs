@@ -14,6 +14,7 @@ mod backends;
 mod backends_memory;
 mod backends_station;
 mod build;
+mod containers;
 mod context;
 mod context_history;
 mod context_memory;

@@ -6,6 +6,7 @@ use anyhow::bail;
 use cofferdam_sandbox::Sandbox;
 
 use super::Setting;
+use super::containers::Containers as _;
 use super::engines::Engines;
 use super::library::{Library, run_true};
 use super::program::{self, Companion};
