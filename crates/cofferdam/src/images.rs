@@ -23,7 +23,7 @@ pub(crate) struct WithImages {
 
 impl WithImages {
     /// The back end with the images of a home.
-    pub(crate) fn new(backend: Arc<dyn Backend>, home: &Path) -> Arc<dyn Backend> {
+    pub(crate) fn around(backend: Arc<dyn Backend>, home: &Path) -> Arc<dyn Backend> {
         Arc::new(Self { backend, store: Store::in_home(home) })
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let store = Store::in_home(home.path());
         let image = kept(&store);
         let fake = Arc::new(Fake::default());
-        let backend = WithImages::new(Arc::clone(&fake) as Arc<dyn Backend>, home.path());
+        let backend = WithImages::around(Arc::clone(&fake) as Arc<dyn Backend>, home.path());
         let root = |directory: &str| Root::Image {
             directory: PathBuf::from(directory),
             readable: vec![PathBuf::from("/aide")],

@@ -56,7 +56,7 @@ pub(crate) fn with_images(
     backends: impl IntoIterator<Item = Arc<dyn Backend>>,
     home: &Path,
 ) -> Vec<Arc<dyn Backend>> {
-    backends.into_iter().map(|backend| images::WithImages::new(backend, home)).collect()
+    backends.into_iter().map(|backend| images::WithImages::around(backend, home)).collect()
 }
 
 /// Where the product keeps its files: `COFFERDAM_HOME`, else the place that the
