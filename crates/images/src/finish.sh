@@ -40,8 +40,9 @@ rm -rf "$root"/etc/apt/sources.list "$root"/etc/apt/sources.list.d/* \
     "$root"/etc/apt/apt.conf.d/99mmdebstrap "$root"/etc/dpkg/dpkg.cfg.d/99mmdebstrap \
     "$root"/etc/apt/auth.conf "$root"/etc/apt/auth.conf.d/* \
     "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/* "$root"/var/cache/debconf/*-old \
-    "$root"/var/lib/dpkg/*-old "$root"/var/log/* "$root"/root/.[!.]* "$root"/boot/* \
+    "$root"/var/lib/dpkg/*-old "$root"/var/log/* "$root"/boot/* \
     "$root"/etc/*- "$root"/usr/share/info/* "$root"/var/lib/systemd/*
+find "$root"/root -mindepth 1 -maxdepth 1 -name '.*' -exec rm -rf {} +
 for file in resolv.conf hostname machine-id hosts; do
     rm -f "$root/etc/$file"
     : > "$root/etc/$file"

@@ -139,9 +139,10 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// What any crate may use in its tests, beyond its row: the fixtures, and the back
-/// end with the programs it carries and the index that every machine has, for what can
+/// end with its seam, the programs it carries and the index that every machine has, for what can
 /// only be tested with real ones.
-pub(super) const FOR_TESTS: &[&str] = &["testkit", "embedded", "recall-sqlite", "sandbox-native"];
+pub(super) const FOR_TESTS: &[&str] =
+    &["testkit", "embedded", "recall-sqlite", "sandbox", "sandbox-native"];
 
 /// What a crate may depend on; `None` if the table does not know the crate.
 pub(super) fn allowed(
