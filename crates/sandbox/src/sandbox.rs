@@ -310,7 +310,8 @@ impl Sandbox {
         self.guest().resume(call, offsets).await
     }
 
-    /// Lets the guest forget a call whose result is in safe hands.
+    /// Lets the guest forget a call whose result is in safe hands. A command that a
+    /// [`Process`] of this sandbox still follows has none yet, and is not forgotten.
     pub fn acknowledge(&self, call: CallId) {
         self.guest().acknowledge(call);
     }

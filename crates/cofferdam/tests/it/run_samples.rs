@@ -80,8 +80,12 @@ fn csv_filter(home: &Home) {
 #[test]
 fn health_api_is_started_and_asked() {
     let home = Home::new();
-    let (workspace, ran) = demo(&home, &["Build a Flask API with a /health endpoint"]);
-    ran.expect_code(0);
+    let (workspace, ran) = demo(&home, &["--json", "Build a Flask API with a /health endpoint"]);
+    let ran = ran.expect_code(0);
+    // Also that it was stopped again.
+    for ended in of_kind(&records(&ran.stdout), "tool_ended") {
+        assert_eq!(ended["output"]["status"], "done", "{ended}");
+    }
     // On a port of its own, here on the host.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = Server::start(&workspace.join("app.py"), port);

@@ -123,9 +123,18 @@ impl Connection {
         }
     }
 
-    /// Forgets a call by its id.
+    /// Forgets a call by its id. One that somebody here follows to its end has no result
+    /// yet: whoever follows it acknowledges that.
     pub(crate) fn acknowledge(&self, id: u64) {
-        self.table().calls.remove(&id);
+        {
+            let mut table = self.table();
+            let followed =
+                |call: &Arc<Call>| call.listener() == Listener::Attached && !call.has_ended();
+            if table.calls.get(&id).is_some_and(followed) {
+                return;
+            }
+            table.calls.remove(&id);
+        }
         self.outgoing.push_small(&Frame::Ack { call: id }, Urgency::Soon);
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use cofferdam_guest_protocol::ExecEnd;
 use cofferdam_types::{CallId, Outcome, SandboxId};
 
 use super::lab::{
@@ -16,6 +17,7 @@ use crate::sandbox::Sandbox;
 super::promises! {
     background, Nothing: "a background process outlives its command and ends with the sandbox";
     released, Nothing: "a command that is released runs on, and is forgotten when it has ended";
+    followed, Nothing: "a command that somebody follows is not forgotten before its end";
     owned, Nothing: "a sandbox that is dropped ends, with all its processes";
     reconnected, Nothing: "a connection that breaks in mid-command loses no byte and no result";
     reattached, Lingering: "a sandbox is taken up by its id, and a result by its call, with no byte lost";
@@ -91,6 +93,25 @@ async fn released(lab: &Lab<'_>) -> Result<(), Failure> {
     over.release();
     text(&sandbox, "touch go").await?;
     until(&sandbox, "test $(wc -l < done) -eq 20").await?;
+    no_calls(&sandbox).await
+}
+
+async fn followed(lab: &Lab<'_>) -> Result<(), Failure> {
+    let sandbox = lab.scratch().await?;
+    let script = "echo begun; while [ ! -e go ]; do sleep 0.05; done; head -c 9000000 /dev/zero";
+    let mut process = start(&sandbox, script).await?;
+    process.started().await?;
+    sandbox.acknowledge(process.call());
+    text(&sandbox, "touch go").await?;
+    let mut taken = 0;
+    while let Some(chunk) = process.next_output().await {
+        if let OutputChunk::Stdout(bytes) = chunk {
+            taken += bytes.len();
+        }
+    }
+    check!(taken == 9_000_006, "{taken} bytes came");
+    let report = process.wait().await?;
+    check!(report.end == ExecEnd::Exited(0), "it ended as {:?}", report.end);
     no_calls(&sandbox).await
 }
 
