@@ -15,7 +15,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use crate::failure::{Failure, Step};
 use crate::identity::Identity;
 use crate::mounts::{self, Attributes, RootAccess};
-use crate::root::{self, Source};
+use crate::root::{self, Resolver, Source};
 use crate::sys;
 use crate::wire::{NetworkPlan, Plan};
 
@@ -102,6 +102,7 @@ pub struct Materials {
     devices: Vec<(&'static str, OwnedFd)>,
     base: Option<OwnedFd>,
     store: Option<OwnedFd>,
+    resolver: Resolver,
 }
 
 /// Takes from the host what a room is made of. From here on, mounts are this process's
@@ -124,7 +125,9 @@ pub fn take(plan: &Plan, prepared: Prepared) -> Result<Materials, Failure> {
         (None, Some(directory)) => Some(mounts::copy_of(&directory)?),
         (None, None) => None,
     };
-    Ok(Materials { sources: root::take(&plan.root)?, devices: take_devices()?, base, store })
+    let resolver = Resolver::of(plan.network);
+    let sources = root::take(&plan.root)?;
+    Ok(Materials { sources, devices: take_devices()?, base, store, resolver })
 }
 
 /// Builds a sandbox's file system and moves into it, in the mount namespace this process
@@ -140,7 +143,7 @@ pub fn build(
     site: &Path,
     processes: Option<OwnedFd>,
 ) -> Result<Vault, Failure> {
-    let Materials { sources, devices, base, store } = materials;
+    let Materials { sources, devices, base, store, resolver } = materials;
     let store = match store {
         Some(store) => store,
         None => sized_store(plan, identity)?,
@@ -151,6 +154,9 @@ pub fn build(
     let new_root = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
     mounts::place(new_root, site)?;
     rustix::process::chdir(site).step("enter the new root")?;
+    // Before anything of an image is in it: from here on no link leads out of it. The old
+    // root stays below until the kernel has seen that a /proc was in sight.
+    rustix::process::pivot_root(".", ".").step("change the root")?;
     become_builder(identity)?;
 
     let vault = Path::new(".cofferdam");
@@ -163,7 +169,7 @@ pub fn build(
     // First what would otherwise cover a directory that is to be read.
     mount_temporary(plan, identity)?;
     root::put(sources)?;
-    root::introduce(&plan.root, plan.network, identity.agent())?;
+    root::introduce(&plan.root, &resolver, identity.agent())?;
     put_devices(devices)?;
     mount_kernel_views(processes)?;
 
@@ -175,7 +181,6 @@ pub fn build(
         lower.push("base".to_owned());
     }
 
-    rustix::process::pivot_root(".", ".").step("change the root")?;
     rustix::mount::unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
     rustix::process::chdir(VAULT).step("enter the vault")?;
     open_workspace(identity, &store_name, 0, &lower)?;

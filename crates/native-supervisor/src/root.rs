@@ -59,6 +59,7 @@ const CONFIGURATION: &[&str] = &[
 
 /// Entries of an image that the sandbox provides itself.
 const PROVIDED: &[&str] = &[
+    ".cofferdam",
     "dev",
     "proc",
     "sys",
@@ -141,7 +142,8 @@ fn take_readable(readable: &[PathBuf], sources: &mut Vec<Source>) -> Result<(), 
 }
 
 /// Takes what an image has below `inside`. No place can be made in an image's directory, so one
-/// on the way to a readable directory of the host is taken entry by entry.
+/// on the way to a readable directory of the host, or to what the sandbox provides, is taken
+/// entry by entry.
 fn take_image(
     image: &Path,
     inside: &Path,
@@ -159,7 +161,9 @@ fn take_image(
         if readable.contains(&at) {
             continue;
         }
-        if readable.iter().any(|path| path.starts_with(&at)) {
+        let provided_below = |path: &&str| Path::new(path).starts_with(&target);
+        if readable.iter().any(|path| path.starts_with(&at)) || PROVIDED.iter().any(provided_below)
+        {
             // What is no directory gives way to one.
             if entry.file_type().step_with(read)?.is_dir() {
                 take_image(image, &target, readable, sources)?;
@@ -230,9 +234,9 @@ pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When one cannot be written.
-pub fn introduce(plan: &RootPlan, network: NetworkPlan, agent: u32) -> Result<(), Failure> {
+pub fn introduce(plan: &RootPlan, resolver: &Resolver, agent: u32) -> Result<(), Failure> {
     let shell = if Path::new("bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
-    for (name, content) in introductions(agent, shell, network) {
+    for (name, content) in introductions(agent, shell, resolver) {
         let target = Path::new("etc").join(name);
         match plan {
             RootPlan::Host(_) => make_file(&target, &content)?,
@@ -248,14 +252,34 @@ pub fn introduce(plan: &RootPlan, network: NetworkPlan, agent: u32) -> Result<()
     Ok(())
 }
 
+/// Who resolves names.
+#[derive(Debug)]
+pub enum Resolver {
+    /// Nobody.
+    Nobody,
+    /// Whom the host's `resolv.conf` names.
+    Host(String),
+}
+
+impl Resolver {
+    /// Of a sandbox with this network; looked up while the host's files are in sight.
+    #[must_use]
+    pub fn of(network: NetworkPlan) -> Self {
+        match network {
+            NetworkPlan::Host => {
+                Self::Host(fs::read_to_string("/etc/resolv.conf").unwrap_or_default())
+            }
+            NetworkPlan::None | NetworkPlan::Proxy(_) => Self::Nobody,
+        }
+    }
+}
+
 /// The files of `/etc` that say who and where we are: names and contents.
-#[must_use]
-pub fn introductions(agent: u32, shell: &str, network: NetworkPlan) -> [(&'static str, String); 6] {
-    let resolver = match network {
-        NetworkPlan::Host => fs::read_to_string("/etc/resolv.conf").unwrap_or_default(),
-        _ => "# no names are resolved in this sandbox\n".to_owned(),
+fn introductions(agent: u32, shell: &str, resolver: &Resolver) -> [(&'static str, String); 6] {
+    let (names, resolver) = match resolver {
+        Resolver::Nobody => ("files", "# no names are resolved in this sandbox\n"),
+        Resolver::Host(text) => ("files dns", text.as_str()),
     };
-    let names = if network == NetworkPlan::Host { "files dns" } else { "files" };
     [
         (
             "passwd",
@@ -269,7 +293,7 @@ pub fn introductions(agent: u32, shell: &str, network: NetworkPlan) -> [(&'stati
         ("hosts", "127.0.0.1 localhost cofferdam\n::1 localhost\n".to_owned()),
         ("hostname", "cofferdam\n".to_owned()),
         ("nsswitch.conf", format!("passwd: files\ngroup: files\nhosts: {names}\n")),
-        ("resolv.conf", resolver),
+        ("resolv.conf", resolver.to_owned()),
     ]
 }
 

@@ -1,6 +1,5 @@
 //! Who dies with whom, and who cleans up.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -209,72 +208,6 @@ fn a_sandbox_goes_first_when_the_machine_runs_out_of_memory() {
 }
 
 #[test]
-fn an_image_directory_is_the_root() {
-    block_on(async {
-        let home = Home::new();
-        let native = home.native();
-        let image = home.directory("image");
-        for directory in ["etc", "workspace", "opt"] {
-            std::fs::create_dir(image.join(directory)).unwrap();
-        }
-        std::fs::write(image.join("opt/only-here"), "image\n").unwrap();
-        std::fs::write(image.join("etc/passwd"), "somebody:x:0:0::/:/bin/sh\n").unwrap();
-        // The programs of this machine will do for an image.
-        for (link, target) in [("bin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")] {
-            std::os::unix::fs::symlink(target, image.join(link)).unwrap();
-        }
-        std::fs::create_dir_all(image.join("usr/bin")).unwrap();
-        let libraries = ["usr/lib", "usr/lib64"];
-        for directory in libraries {
-            std::fs::create_dir_all(image.join(directory)).unwrap();
-        }
-        copy_program(&image, "sh");
-        copy_program(&image, "cat");
-        copy_program(&image, "id");
-        // Directories of the host are shown between those that the image has, where it has
-        // nothing and where it has a file. Essential packages of Debian have made these.
-        std::fs::write(image.join("usr/share"), "gives way\n").unwrap();
-        std::fs::create_dir_all(image.join("var/lib/dpkg")).unwrap();
-        std::fs::create_dir_all(image.join("var/tmp")).unwrap();
-        std::fs::write(image.join("var/lib/beside"), "beside\n").unwrap();
-        let seen = ["/usr/share/base-files", "/var/lib/dpkg"].map(PathBuf::from);
-        for readable in [Vec::new(), seen.to_vec()] {
-            let root = Root::Image { directory: image.clone(), readable: readable.clone() };
-            let sandbox = Sandbox::open(&native, Spec { root, ..Spec::scratch() }).await.unwrap();
-            let script = "cat /opt/only-here; id -un; echo x > /opt/x || echo refused";
-            let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
-            assert_eq!(String::from_utf8_lossy(&result.stdout), "image\nagent\nrefused\n");
-            if !readable.is_empty() {
-                let script = "test -f /usr/share/base-files/profile && test -f /var/lib/dpkg/status \
-                              && cat /var/lib/beside && echo x > /var/tmp/x && cat /tmp/x; \
-                              echo x > /var/lib/dpkg/x || echo refused";
-                let command = sandbox.shell(script);
-                let result = sandbox.run(sandbox.next_call_id(), command).await.unwrap();
-                assert_eq!(String::from_utf8_lossy(&result.stdout), "beside\nx\nrefused\n");
-            }
-            sandbox.close().await.unwrap();
-        }
-        home.assert_empty();
-    });
-}
-
-/// Copies a program and the libraries it needs.
-fn copy_program(image: &std::path::Path, name: &str) {
-    let program = format!("/usr/bin/{name}");
-    std::fs::copy(&program, image.join(program.trim_start_matches('/'))).unwrap();
-    let output = std::process::Command::new("ldd").arg(&program).output().unwrap();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let path = line.split_ascii_whitespace().find(|word| word.starts_with('/'));
-        if let Some(path) = path {
-            let real = std::fs::canonicalize(path).unwrap();
-            let place = image.join(path.trim_start_matches('/'));
-            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-            std::fs::copy(real, place).unwrap();
-        }
-    }
-}
-
-#[test]
 fn life_is_the_same_for_an_ordinary_user() {
     ordinary_user::again(&[
         "life::nothing_survives_the_supervisor_and_the_next_start_removes_the_rest",
@@ -283,7 +216,6 @@ fn life_is_the_same_for_an_ordinary_user() {
         "life::a_lingering_sandbox_is_found_alive_and_not_removed",
         "life::what_cannot_be_made_leaves_nothing",
         "life::a_sandbox_goes_first_when_the_machine_runs_out_of_memory",
-        "life::an_image_directory_is_the_root",
     ]);
 }
 

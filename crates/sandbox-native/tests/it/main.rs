@@ -9,6 +9,7 @@ mod conformance;
 mod egress;
 mod fork;
 mod home;
+mod image;
 mod life;
 mod ordinary_user;
 mod probes;
