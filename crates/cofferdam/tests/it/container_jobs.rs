@@ -90,9 +90,11 @@ fn without_circumstances(value: &Value) -> Value {
     }
 }
 
-/// The time that tests took is nobody's promise, nor is when a server says that it listens.
+/// The time that tests took is nobody's promise, nor is when a server says that it listens, nor
+/// its note of a request: when that was, and the length of an answer that tells the time.
 fn without_measures(text: &str) -> String {
-    let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("listening on "));
+    let server = |line: &&str| line.starts_with("listening on ") || line.contains(" - - [");
+    let lines = text.split_inclusive('\n').filter(|line| !server(line));
     let words = lines.flat_map(|line| line.split_inclusive(char::is_whitespace)).map(|word| {
         let number = word.trim_end().trim_end_matches([',', 's']);
         if number.contains('.') && number.parse::<f64>().is_ok() { "N " } else { word }
