@@ -249,7 +249,10 @@ impl Problem {
             ImageError::Busy { .. } => {
                 ("IMG-006", "another process makes or removes an image", "wait for it, or end it")
             }
-            ImageError::NotOurs { .. } | ImageError::Full { .. } | ImageError::System { .. } => (
+            ImageError::NotOurs { .. }
+            | ImageError::Unreadable { .. }
+            | ImageError::Full { .. }
+            | ImageError::System { .. } => (
                 "IMG-007",
                 "the place for images cannot be used",
                 "make room on the disk, or mend the permissions",

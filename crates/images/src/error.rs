@@ -84,6 +84,14 @@ pub enum ImageError {
         /// The store.
         path: PathBuf,
     },
+    /// Something in the store that is not understood, so that nothing is done with it.
+    #[error("{} cannot be used: {reason}", place.display())]
+    Unreadable {
+        /// Its directory.
+        place: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The disk is full.
     #[error("there is no room left for {}", path.display())]
     Full {
@@ -122,6 +130,9 @@ impl ImageError {
             Self::Busy { .. } => "wait for it, or end it".to_owned(),
             Self::NotOurs { .. } => {
                 "do it as that user, or choose another COFFERDAM_HOME".to_owned()
+            }
+            Self::Unreadable { place, .. } => {
+                format!("remove it if it is of no use to anybody: rm -r {}", place.display())
             }
             Self::Full { .. } => {
                 "make room: cofferdam image prune; or choose another COFFERDAM_HOME".to_owned()

@@ -290,7 +290,7 @@ fn saves_and_comes_back(builder: Builder, formats: &[&[&str]]) {
         );
         assert!(told.last().is_some_and(|last| last.starts_with("AlreadyThere")), "{told:?}");
         let changing = lab.store.change(Duration::from_secs(60), &stop, &mut || {}).unwrap();
-        assert_eq!(changing.prune(true).unwrap().len(), 1);
+        assert_eq!(changing.prune(true).unwrap().images.len(), 1);
     }
 }
 
