@@ -44,5 +44,5 @@ pub use import::Import;
 pub use layers::UnpackLimits;
 pub use needs::Needs;
 pub use progress::{Progress, Step, Unit};
-pub use store::{About, Changing, Image, Kept, Pruned, Staging, Store};
+pub use store::{About, Changing, Hold, Image, Kept, Pruned, Staging, Store};
 pub use unpack::{Unpack, Unpacked};

@@ -4,6 +4,7 @@
 //! .lock            held by whoever makes or removes an image
 //! .staging         the image that is being made; what a killed process left there goes first
 //! names/agent      the key of the image with this name
+//! KEY              an image; whoever makes a sandbox of it holds a lock on it
 //! KEY/image.json   what is known of an image
 //! KEY/root         its root directory
 //! .used/WHO        the key of the image that a sandbox uses which outlives its maker
@@ -11,6 +12,7 @@
 //!
 //! An image gets its key as a name when everything of it is on the disk, and is not changed any more.
 
+mod hold;
 mod prune;
 
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use crate::definition::{Definition, Key, is_name};
 use crate::error::ImageError;
 
+pub use hold::Hold;
 pub use prune::{Kept, Pruned};
 
 /// The version of [`About`].

@@ -164,3 +164,41 @@ fn an_image_that_cannot_be_read_stays_and_is_told() {
     assert!(staging.keep("newer", about("one", 2)).is_err());
     assert!(newer.root.join("content").exists());
 }
+
+#[test]
+fn an_image_that_is_held_is_not_pruned_until_it_is_let_go() {
+    let (_home, store) = store();
+    let old = put(&store, "agent", "one", 5);
+    let (image, hold) = store.take("agent").unwrap();
+    assert_eq!(image, old);
+    let second = store.take(old.about.key.short()).unwrap();
+    put(&store, "agent", "two", 6);
+    drop(hold);
+    let pruned = changing(&store).prune(false).unwrap();
+    assert_eq!(pruned.images, []);
+    assert!(pruned.kept[0].why.contains("a sandbox uses it"), "{pruned:?}");
+    assert!(old.root.exists());
+    drop(second);
+    assert_eq!(changing(&store).prune(false).unwrap().images.len(), 1);
+    assert!(!old.root.exists());
+}
+
+#[test]
+fn what_is_being_removed_is_not_taken() {
+    let (_home, store) = store();
+    let old = put(&store, "agent", "one", 5);
+    let place = old.root.parent().unwrap();
+    let pruning = hold::alone(place).unwrap().unwrap();
+    let (begun, taken) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(|| {
+            begun.send(()).unwrap();
+            store.take("agent")
+        });
+        taken.recv().unwrap();
+        changing(&store).leave(&old.about.key).unwrap();
+        drop(pruning);
+        let error = taking.join().unwrap().unwrap_err();
+        assert!(matches!(error, ImageError::Unknown { .. }), "{error:?}");
+    });
+}

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use super::hold::alone;
 use super::{Changing, Image, entries};
 use crate::definition::Key;
 use crate::error::ImageError;
@@ -40,7 +41,9 @@ impl Changing {
                 continue;
             }
             let place = self.store.place.join(image.about.key.as_str());
-            if !all && self.store.used()?.contains(&image.about.key) {
+            // Notes are read when nobody can begin to use it any more.
+            let alone = alone(&place)?;
+            if !all && (alone.is_none() || self.store.used()?.contains(&image.about.key)) {
                 pruned.kept.push(Kept { place, why: "a sandbox uses it".to_owned() });
                 continue;
             }
