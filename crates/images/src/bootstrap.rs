@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -119,15 +120,16 @@ impl Bootstrap<'_> {
         let tools = self.look(definition)?;
         let sources = sources::for_suite(Path::new("/etc"), &definition.suite)?;
         let staging = changing.stage()?;
-        let work = staging.place().join("cofferdam");
+        let build = build_directory(&staging)?;
+        let work = build.join("cofferdam");
         fs::create_dir(&work).map_err(ImageError::system("make", &work))?;
-        write(&staging.place().join("debian.sources"), &sources)?;
+        write(&build.join("debian.sources"), &sources)?;
         write(&work.join("finish.sh"), FINISH)?;
         let machine = Machine::here();
         self.prepare_python(definition, &machine, &work)?;
         self.install_node(definition, &tools, &staging, &work, tell)?;
         tell(Progress::Step(Step::System));
-        self.install_system(definition, &tools, &machine, &staging, tell)?;
+        self.install_system(definition, &tools, &machine, (&staging, &build), tell)?;
         tell(Progress::Step(Step::Clean));
         clean(&staging.root())?;
         tell(Progress::Step(Step::Keep));
@@ -240,7 +242,7 @@ impl Bootstrap<'_> {
         definition: &Definition,
         tools: &Tools,
         machine: &Machine<'_>,
-        staging: &Staging<'_>,
+        (staging, build): (&Staging<'_>, &Path),
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), ImageError> {
         let variables = || {
@@ -260,7 +262,7 @@ impl Bootstrap<'_> {
         };
         let mut dump = Vec::new();
         task.run(self.stop, &mut |line| dump.push(line.to_owned()))?;
-        let options = staging.place().join("apt.conf");
+        let options = build.join("apt.conf");
         write(
             &options,
             &format!("Acquire::Languages \"none\";\n{}", machine::about_fetching(&dump)),
@@ -296,7 +298,7 @@ impl Bootstrap<'_> {
             program: &tools.mmdebstrap,
             arguments,
             called: "mmdebstrap",
-            directory: staging.place(),
+            directory: build,
             variables,
             limit: self.limits.system,
             lock: staging.lock(),
@@ -461,6 +463,16 @@ fn clean(root: &Path) -> Result<(), ImageError> {
         }
     }
     Ok(())
+}
+
+/// Where mmdebstrap runs: the users of its namespace are others to the system, and have to read
+/// what is there; who is not there already does not get to it.
+fn build_directory(staging: &Staging<'_>) -> Result<PathBuf, ImageError> {
+    let place = staging.place().join("build");
+    let open = fs::Permissions::from_mode(0o755);
+    let made = fs::create_dir(&place).and_then(|()| fs::set_permissions(&place, open));
+    made.map_err(ImageError::system("make", &place))?;
+    Ok(place)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ImageError> {

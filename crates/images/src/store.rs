@@ -306,7 +306,9 @@ impl Changing {
     /// When it cannot be made.
     pub fn stage(&self) -> Result<Staging<'_>, ImageError> {
         let place = self.store.place.join(STAGING);
-        fs::create_dir(&place).map_err(ImageError::system("make", &place))?;
+        // What a build is lent lies there: logins among it.
+        let made = fs::DirBuilder::new().mode(0o700).create(&place);
+        made.map_err(ImageError::system("make", &place))?;
         Ok(Staging { changing: self, place })
     }
 

@@ -109,6 +109,19 @@ fn what_was_not_finished_is_no_image_and_goes_with_the_next_change() {
 }
 
 #[test]
+fn what_is_being_made_is_nobody_elses_business_and_what_is_whole_is_everybodys() {
+    let (_home, store) = store();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    {
+        let changing = changing(&store);
+        let staging = changing.stage().unwrap();
+        assert_eq!(mode(staging.place()), 0o700);
+    }
+    let image = put(&store, "agent", "one", 1);
+    assert_eq!((mode(image.root.parent().unwrap()), mode(&image.root)), (0o755, 0o755));
+}
+
+#[test]
 fn one_at_a_time_and_a_stop_is_heard() {
     let (_home, store) = store();
     let first = changing(&store);
