@@ -21,6 +21,7 @@ use crate::machine::{self, Machine};
 use crate::node;
 use crate::once::once;
 use crate::progress::{Progress, Step, Unit};
+use crate::python::PipFiles;
 use crate::run::Task;
 use crate::sources;
 use crate::store::{About, Changing, Image, Staging, Store};
@@ -126,7 +127,7 @@ impl Bootstrap<'_> {
         write(&build.join("debian.sources"), &sources)?;
         write(&work.join("finish.sh"), FINISH)?;
         let machine = Machine::here();
-        self.prepare_python(definition, &machine, &work)?;
+        Self::prepare_python(definition, &machine, &work)?;
         self.install_node(definition, &tools, &staging, &work, tell)?;
         tell(Progress::Step(Step::System));
         self.install_system(definition, &tools, &machine, (&staging, &build), tell)?;
@@ -176,30 +177,13 @@ impl Bootstrap<'_> {
 
     /// What pip is to install, and what it needs for that.
     fn prepare_python(
-        &self,
         definition: &Definition,
         machine: &Machine<'_>,
         work: &Path,
     ) -> Result<(), ImageError> {
-        let mut requirements = String::new();
-        let mut constraints = String::new();
-        if definition.parts.contains(&Kit::Python) {
-            for (name, text) in Kit::Python.recipe()?.files() {
-                match *name {
-                    "constraints.txt" => constraints.push_str(&without(text, &definition.pip)),
-                    _ => requirements.push_str(text),
-                }
-            }
-        }
-        for line in &definition.pip {
-            requirements.push_str(line);
-            requirements.push('\n');
-        }
-        if requirements.is_empty() {
-            return Ok(());
-        }
-        write(&work.join("requirements.txt"), &requirements)?;
-        write(&work.join("constraints.txt"), &constraints)?;
+        let Some(files) = PipFiles::of(definition)? else { return Ok(()) };
+        write(&work.join("requirements.txt"), &lines(&files.requirements))?;
+        write(&work.join("constraints.txt"), &lines(&files.constraints))?;
         machine.lend(work)
     }
 
@@ -390,19 +374,6 @@ pub(crate) fn packages(definition: &Definition) -> Vec<&str> {
     packages
 }
 
-/// Constraints without those on packages that somebody asks for: whose version is theirs to choose.
-pub(crate) fn without(constraints: &str, asked: &[String]) -> String {
-    let name = |line: &str| {
-        let end =
-            line.find(|letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter));
-        let (name, _) = line.split_at(end.unwrap_or(line.len()));
-        name.to_lowercase().replace(['.', '_'], "-")
-    };
-    let asked: Vec<String> = asked.iter().map(|line| name(line)).collect();
-    let kept = constraints.lines().filter(|line| !asked.contains(&name(line)));
-    kept.map(|line| format!("{line}\n")).collect()
-}
-
 /// Whether this user has ranges of ids to give to others.
 fn has_ranges(etc: &Path) -> bool {
     let number = rustix::process::getuid().as_raw().to_string();
@@ -473,6 +444,10 @@ fn build_directory(staging: &Staging<'_>) -> Result<PathBuf, ImageError> {
     let made = fs::create_dir(&place).and_then(|()| fs::set_permissions(&place, open));
     made.map_err(ImageError::system("make", &place))?;
     Ok(place)
+}
+
+fn lines(list: &[String]) -> String {
+    list.iter().map(|line| format!("{line}\n")).collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ImageError> {

@@ -27,6 +27,7 @@ mod node;
 mod once;
 mod plain;
 mod progress;
+mod python;
 mod requirement;
 mod run;
 mod settle;
