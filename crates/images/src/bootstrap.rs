@@ -28,7 +28,7 @@ use crate::store::{About, Changing, Image, Staging, Store};
 
 /// How an image is made of a definition here. Another number makes all of them anew, and so does a
 /// change of what is left out or of the last steps.
-const RENDERER: &str = "mmdebstrap 1";
+const RENDERER: &str = "mmdebstrap 2";
 
 /// What is left out of packages: nobody reads it in a sandbox. Licences stay.
 const LEFT_OUT: [&str; 8] = [

@@ -14,7 +14,7 @@ use crate::node::{self, Project};
 use crate::python::PipFiles;
 
 /// How a definition is rendered. Another number makes all images of engines anew.
-const EDITION: &str = "dockerfile 1";
+const EDITION: &str = "dockerfile 2";
 
 /// Where steps see what the machine lends.
 pub(crate) const LENT: &str = "/run/cofferdam";
