@@ -149,7 +149,7 @@ impl EngineBuild<'_> {
         let variable = |name: &str| self.variable(name);
         let lent = lend::lend(&lent, &self.apt(&staging)?, &variable)?;
         for without in &lent.without {
-            tell(Progress::Line(without));
+            tell(Progress::Without(without));
         }
         tell(Progress::Step(Step::Engine));
         let tag = format!("cofferdam-image:{}", key.short());

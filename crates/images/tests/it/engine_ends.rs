@@ -109,3 +109,19 @@ fn a_name_that_the_engine_does_not_give_up_costs_no_image() {
     assert!(lab.asked_last().starts_with("rmi "), "{}", lab.asked_last());
     assert_eq!(fs::read_to_string(image.root.join("usr/bin/tool")).unwrap(), "x");
 }
+
+#[test]
+fn what_a_build_goes_without_is_told_as_such() {
+    let lab = Lab::new();
+    let certificates = lab.path().join("many.crt");
+    fs::write(&certificates, vec![b'x'; 600_000]).unwrap();
+    let more = [("PIP_CERT", certificates.to_str().unwrap())];
+    let mut told = Vec::new();
+    let tell = &mut |progress: Progress<'_>| {
+        if let Progress::Without(text) = progress {
+            told.push(text.to_owned());
+        }
+    };
+    lab.build(&more, &AtomicBool::new(false), tell).unwrap();
+    assert!(matches!(told.as_slice(), [text] if text.contains("600000 bytes")), "{told:?}");
+}
