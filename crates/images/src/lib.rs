@@ -29,6 +29,7 @@ mod plain;
 mod progress;
 mod python;
 mod requirement;
+mod room;
 mod run;
 mod settle;
 mod sources;
