@@ -183,9 +183,10 @@ fn import(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Image, ImageError> {
-    let (name, limits, patience) = (&arguments.name(), UnpackLimits::default(), PATIENCE);
-    let archive = &arguments.file;
-    Import { archive, name, store, now: seconds(), patience, limits, stop }.import(tell)
+    let (name, naming) = &arguments.name();
+    let (limits, patience) = (UnpackLimits::default(), PATIENCE);
+    let (archive, naming, now) = (&arguments.file, *naming, seconds());
+    Import { archive, name, naming, store, now, patience, limits, stop }.import(tell)
 }
 
 /// An image, for programs.
@@ -306,7 +307,8 @@ fn ended(json: bool, done: &Done) {
             }
             let gone = images.iter().map(|image| line(image, "removed "));
             let place = |place: &PathBuf| tame_line(&place.to_string_lossy());
-            let rest = remains.iter().map(|it| format!("removed what was no image: {}\n", place(it)));
+            let rest =
+                remains.iter().map(|it| format!("removed what was no image: {}\n", place(it)));
             gone.chain(rest).collect()
         }
     };

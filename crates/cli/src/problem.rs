@@ -236,12 +236,13 @@ impl Problem {
             ImageError::Definition { .. } => (
                 "IMG-003",
                 "this cannot be made an image of",
-                "name packages, and images, properly",
+                "name packages, and images, properly; the task's files have to be readable",
             ),
             ImageError::Archive { .. } => (
                 "IMG-004",
                 "the archive cannot be used",
-                "save the image again: `docker save`, `podman save --format oci-archive`",
+                "name a file that can be read; or save the image again: `docker save`, `podman \
+                 save --format oci-archive`",
             ),
             ImageError::Unknown { .. } => {
                 ("IMG-005", "there is no such image", "see cofferdam image list")
@@ -257,6 +258,9 @@ impl Problem {
                 "the place for images cannot be used",
                 "make room on the disk, or mend the permissions",
             ),
+            ImageError::Taken { .. } => {
+                ("IMG-009", "another image has this name", "choose another: --name NAME")
+            }
             ImageError::Stopped => {
                 ("IMG-008", "it was stopped", "nothing was left of what it had begun; run it again")
             }

@@ -376,7 +376,8 @@ impl EngineBuild<'_> {
     ) -> Result<(), ImageError> {
         let called = format!("{} {verb}", self.builder.name());
         let limit = if verb == "build" { self.limits.system } else { self.limits.step };
-        let words: Vec<&str> = std::iter::once(verb).chain(words.iter().map(String::as_str)).collect();
+        let words: Vec<&str> =
+            std::iter::once(verb).chain(words.iter().map(String::as_str)).collect();
         let task = self.task(engine, staging, (&called, &words), limit);
         let mut count = Count::default();
         let mut hear = |line: &str| {

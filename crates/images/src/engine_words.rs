@@ -86,8 +86,9 @@ mod tests {
     #[test]
     fn podman_asks_for_no_more_than_there_is() {
         let runc = PathBuf::from("/usr/sbin/runc");
-        let of =
-            |hybrid, runc| EngineWords::of_podman("--network=host".to_owned(), 20, 10, hybrid, runc);
+        let of = |hybrid, runc| {
+            EngineWords::of_podman("--network=host".to_owned(), 20, 10, hybrid, runc)
+        };
         let words = of(true, Some(&runc));
         assert_eq!(words.of_all(), ["--runtime=/usr/sbin/runc"]);
         assert_eq!(

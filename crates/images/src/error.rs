@@ -25,6 +25,12 @@ pub enum ImageError {
         /// The names of those that are there.
         known: Vec<String>,
     },
+    /// Another image has the name, and nobody said that it is to lose it.
+    #[error("another image is called {name:?}")]
+    Taken {
+        /// The name.
+        name: String,
+    },
     /// This machine lacks what it takes.
     #[error("{what}")]
     Missing {
@@ -126,6 +132,9 @@ impl ImageError {
                  slash in it: ./DIR",
                 known.join(", ")
             ),
+            Self::Taken { name } => {
+                format!("choose another: --name NAME; or have it take that one's: --name {name}")
+            }
             Self::Failed { help: Some(help), .. } => help.clone(),
             Self::Busy { .. } => "wait for it, or end it".to_owned(),
             Self::NotOurs { .. } => {

@@ -42,7 +42,7 @@ pub use definition::{Definition, Key, Kit, is_name};
 pub use dockerfile::{dockerfile, usual_base};
 pub use engine::{Builder, EngineBuild};
 pub use error::ImageError;
-pub use import::Import;
+pub use import::{Import, Naming};
 pub use layers::UnpackLimits;
 pub use needs::Needs;
 pub use progress::{Progress, Step, Unit};

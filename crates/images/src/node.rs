@@ -133,8 +133,7 @@ mod tests {
         builder.append_data(&mut header, "package/package.json", &about[..]).unwrap();
         let archive = builder.into_inner().unwrap().finish().unwrap();
         let tarball = format!("{address}/tiny/-/tiny-1.0.0.tgz");
-        let version =
-            serde_json::json!({ "name": "tiny", "version": "1.0.0", "dist": { "tarball": tarball } });
+        let version = serde_json::json!({ "name": "tiny", "version": "1.0.0", "dist": { "tarball": tarball } });
         let package = serde_json::json!({
             "name": "tiny", "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": version },
         });
@@ -146,8 +145,9 @@ mod tests {
                 BufReader::new(&stream).read_line(&mut asked).unwrap();
                 let body = if asked.contains(".tgz ") { &archive } else { &package };
                 let length = body.len();
-                let head =
-                    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
                 stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
                 stream.shutdown(std::net::Shutdown::Write).unwrap();
                 std::io::copy(&mut stream.take(1 << 20), &mut std::io::sink()).ok();
