@@ -86,7 +86,7 @@ struct Edition {
 
 /// What is at a key.
 enum State {
-    Image(Image),
+    Image(Box<Image>),
     /// Nothing, or what never became an image.
     Nothing,
     /// Something that is not understood, and why.
@@ -138,7 +138,7 @@ impl Store {
             if let Some(key) = entry.file_name().to_str().and_then(Key::named)
                 && let State::Image(image) = self.read(&key, &names)
             {
-                images.push(image);
+                images.push(*image);
             }
         }
         images.sort_by_key(|image| {
@@ -180,7 +180,7 @@ impl Store {
     /// When it, or the store, cannot be read.
     pub fn with_key(&self, key: &Key) -> Result<Option<Image>, ImageError> {
         match self.read(key, &self.names()?) {
-            State::Image(image) => Ok(Some(image)),
+            State::Image(image) => Ok(Some(*image)),
             State::Nothing => Ok(None),
             State::Unreadable(reason) => {
                 Err(ImageError::Unreadable { place: self.place.join(key.as_str()), reason })
@@ -211,7 +211,7 @@ impl Store {
             return State::Unreadable(format!("{ABOUT} is of another image, or there is no root"));
         }
         let names = names.iter().filter(|(_, of)| *of == key).map(|(name, _)| name.clone());
-        State::Image(Image { names: names.collect(), root, bytes, about })
+        State::Image(Box::new(Image { names: names.collect(), root, bytes, about }))
     }
 
     fn names(&self) -> Result<BTreeMap<String, Key>, ImageError> {
