@@ -4,7 +4,7 @@ mod arguments;
 mod teller;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use cofferdam_images::{
     Bootstrap, BuildLimits, Builder, Definition, EngineBuild, Image, ImageError, Import, Progress,
-    Store, UnpackLimits, dockerfile, usual_base,
+    Pruned, Store, UnpackLimits, dockerfile, usual_base,
 };
 use cofferdam_runtime::now;
 use cofferdam_setup::Host;
 use cofferdam_view::tame_line;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::interruption::{Asked, Signals};
 use crate::problem::Problem;
@@ -66,7 +67,7 @@ pub(crate) async fn run(product: &Product, verb: ImageVerb) -> ExitCode {
         ImageVerb::Prune { all, .. } => {
             let work = move |stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)| {
                 let mut waits = || tell(Progress::Waiting);
-                store.change(PATIENCE, stop, &mut waits)?.prune(all).map(Done::Removed)
+                store.change(PATIENCE, stop, &mut waits)?.prune(all).map(Done::Pruned)
             };
             stoppable(json, work).await
         }
@@ -85,6 +86,7 @@ pub(crate) async fn run(product: &Product, verb: ImageVerb) -> ExitCode {
 enum Done {
     Made(Box<Image>),
     Removed(Vec<Image>),
+    Pruned(Pruned),
 }
 
 /// Does something that waits on a thread of its own, and has it stop when somebody wants that.
@@ -181,9 +183,10 @@ fn import(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Image, ImageError> {
-    let (name, limits, patience) = (&arguments.name(), UnpackLimits::default(), PATIENCE);
-    let archive = &arguments.file;
-    Import { archive, name, store, now: seconds(), patience, limits, stop }.import(tell)
+    let (name, naming) = &arguments.name();
+    let (limits, patience) = (UnpackLimits::default(), PATIENCE);
+    let (archive, naming, now) = (&arguments.file, *naming, seconds());
+    Import { archive, name, naming, store, now, patience, limits, stop }.import(tell)
 }
 
 /// An image, for programs.
@@ -273,11 +276,17 @@ fn ended(json: bool, done: &Done) {
     if json {
         let line = match done {
             Done::Made(image) => {
-                serde_json::json!({ "event": "ended", "image": Shown::from(&**image) })
+                json!({ "event": "ended", "image": Shown::from(&**image) })
             }
             Done::Removed(images) => {
                 let removed: Vec<Shown<'_>> = images.iter().map(Shown::from).collect();
-                serde_json::json!({ "event": "ended", "removed": removed })
+                json!({ "event": "ended", "removed": removed })
+            }
+            Done::Pruned(Pruned { images, remains, kept }) => {
+                let removed: Vec<Shown<'_>> = images.iter().map(Shown::from).collect();
+                let kept = kept.iter().map(|kept| json!({ "place": kept.place, "why": kept.why }));
+                let kept: Vec<_> = kept.collect();
+                json!({ "event": "ended", "removed": removed, "remains": remains, "kept": kept })
             }
         };
         streams::print(format!("{line}\n").as_bytes());
@@ -291,6 +300,17 @@ fn ended(json: bool, done: &Done) {
     let text: String = match done {
         Done::Made(image) => line(image, ""),
         Done::Removed(images) => images.iter().map(|image| line(image, "removed ")).collect(),
+        Done::Pruned(Pruned { images, remains, kept }) => {
+            for kept in kept {
+                let place = kept.place.to_string_lossy();
+                streams::tell(&tame_line(&format!("kept {place}: {}", kept.why)));
+            }
+            let gone = images.iter().map(|image| line(image, "removed "));
+            let place = |place: &PathBuf| tame_line(&place.to_string_lossy());
+            let rest =
+                remains.iter().map(|it| format!("removed what was no image: {}\n", place(it)));
+            gone.chain(rest).collect()
+        }
     };
     streams::print(text.as_bytes());
 }

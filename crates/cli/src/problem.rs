@@ -236,12 +236,13 @@ impl Problem {
             ImageError::Definition { .. } => (
                 "IMG-003",
                 "this cannot be made an image of",
-                "name packages, and images, properly",
+                "name packages, and images, properly; the task's files have to be readable",
             ),
             ImageError::Archive { .. } => (
                 "IMG-004",
                 "the archive cannot be used",
-                "save the image again: `docker save`, `podman save --format oci-archive`",
+                "name a file that can be read; or save the image again: `docker save`, `podman \
+                 save --format oci-archive`",
             ),
             ImageError::Unknown { .. } => {
                 ("IMG-005", "there is no such image", "see cofferdam image list")
@@ -249,11 +250,17 @@ impl Problem {
             ImageError::Busy { .. } => {
                 ("IMG-006", "another process makes or removes an image", "wait for it, or end it")
             }
-            ImageError::NotOurs { .. } | ImageError::Full { .. } | ImageError::System { .. } => (
+            ImageError::NotOurs { .. }
+            | ImageError::Unreadable { .. }
+            | ImageError::Full { .. }
+            | ImageError::System { .. } => (
                 "IMG-007",
                 "the place for images cannot be used",
                 "make room on the disk, or mend the permissions",
             ),
+            ImageError::Taken { .. } => {
+                ("IMG-009", "another image has this name", "choose another: --name NAME")
+            }
             ImageError::Stopped => {
                 ("IMG-008", "it was stopped", "nothing was left of what it had begun; run it again")
             }

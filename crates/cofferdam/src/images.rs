@@ -1,13 +1,14 @@
 //! Images by name: a back end's sandboxes may be made of any image that this product keeps.
 //!
 //! A name becomes a directory where the sandbox is made, on this machine, and the image's variables
-//! become those of every command. A sandbox that outlives its maker is noted beside the images, so
-//! that whoever takes it up knows its variables, and nobody clears its image away meanwhile.
+//! become those of every command. Whoever has a sandbox holds its image, so that nobody clears it away
+//! meanwhile. A sandbox that outlives its maker is noted beside the images, for the same reason and
+//! so that whoever takes it up knows its variables.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use cofferdam_images::{Image, ImageError, Store};
+use cofferdam_images::{Hold, Image, ImageError, Store};
 use cofferdam_sandbox::{
     Backend, Capabilities, Fact, GuestStream, Isolation, Lifetime, OpenError, Reconciled, Room,
     RoomError, Root, Snapshot, Spec, TrailMark,
@@ -27,13 +28,13 @@ impl WithImages {
         Arc::new(Self { backend, store: Store::in_home(home) })
     }
 
-    /// Puts the directory of an image in the place of its name.
-    fn resolve(&self, root: &mut Root) -> Result<Option<Image>, ImageError> {
+    /// Puts the directory of an image in the place of its name. From then on it stays.
+    fn resolve(&self, root: &mut Root) -> Result<Option<(Image, Hold)>, ImageError> {
         let Root::Image { directory, .. } = root else { return Ok(None) };
         let Some(name) = name(directory) else { return Ok(None) };
-        let image = self.store.find(name)?;
+        let (image, hold) = self.store.take(name)?;
         directory.clone_from(&image.root);
-        Ok(Some(image))
+        Ok(Some((image, hold)))
     }
 
     /// What a sandbox of this back end is called in notes.
@@ -41,14 +42,13 @@ impl WithImages {
         format!("{}-{id}", self.backend.name())
     }
 
-    fn furnished(&self, room: Box<dyn Room>, image: Option<&Image>) -> Box<dyn Room> {
-        let Some(image) = image else { return room };
+    fn furnished(&self, room: Box<dyn Room>, image: Image, hold: Option<Hold>) -> Box<dyn Room> {
         // Who and where a command is, the sandbox says.
-        let mut variables = image.about.env.clone();
+        let mut variables = image.about.env;
         variables.retain(|name, _| !["HOME", "USER", "TERM"].contains(&name.as_str()));
         let variables = variables.into_iter().collect();
         let note = (self.store.clone(), self.note(room.id()));
-        Box::new(Furnished { room, variables, note })
+        Box::new(Furnished { room, variables, note, hold })
     }
 }
 
@@ -76,12 +76,12 @@ impl Backend for WithImages {
 
     fn open(&self, mut spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
         Box::pin(async move {
-            let image = self.resolve(&mut spec.root).map_err(|error| OpenError::Invalid {
+            let used = self.resolve(&mut spec.root).map_err(|error| OpenError::Invalid {
                 cause: error_chain(&error),
                 remedy: error.help().unwrap_or_else(|| "see cofferdam image list".to_owned()),
             })?;
             let lingering = matches!(spec.lifetime, Lifetime::Lingering(_));
-            if let Some(image) = image.as_ref().filter(|_| lingering) {
+            if let Some((image, _)) = used.as_ref().filter(|_| lingering) {
                 let noted = self.store.note_use(&self.note(spec.id), &image.about.key);
                 noted.map_err(|error| OpenError::Unusable {
                     cause: error_chain(&error),
@@ -90,7 +90,10 @@ impl Backend for WithImages {
             }
             let id = spec.id;
             match self.backend.open(spec).await {
-                Ok(room) => Ok(self.furnished(room, image.as_ref())),
+                Ok(room) => Ok(match used {
+                    Some((image, hold)) => self.furnished(room, image, Some(hold)),
+                    None => room,
+                }),
                 Err(error) => {
                     self.store.forget_use(&self.note(id));
                     Err(error)
@@ -102,8 +105,11 @@ impl Backend for WithImages {
     fn reattach(&self, id: SandboxId) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
         Box::pin(async move {
             let room = self.backend.reattach(id).await?;
-            let image = self.store.used_by(&self.note(id));
-            Ok(self.furnished(room, image.as_ref()))
+            Ok(match self.store.used_by(&self.note(id)) {
+                // The note keeps it.
+                Some(image) => self.furnished(room, image, None),
+                None => room,
+            })
         })
     }
 
@@ -123,6 +129,8 @@ struct Furnished {
     room: Box<dyn Room>,
     variables: Vec<(String, String)>,
     note: (Store, String),
+    /// Let go when the sandbox is.
+    hold: Option<Hold>,
 }
 
 impl Room for Furnished {
@@ -166,10 +174,11 @@ impl Room for Furnished {
     }
 
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
-        let Self { room, note: (store, note), .. } = *self;
+        let Self { room, note: (store, note), hold, .. } = *self;
         Box::pin(async move {
             let closed = room.close().await;
             store.forget_use(&note);
+            drop(hold);
             closed
         })
     }
@@ -183,7 +192,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
-    use cofferdam_images::{About, Key};
+    use cofferdam_images::{About, Changing, Key};
 
     use super::*;
 
@@ -251,9 +260,13 @@ mod tests {
         }
     }
 
-    fn kept(store: &Store) -> Image {
+    fn changing(store: &Store) -> Changing {
         let (stop, second) = (AtomicBool::new(false), Duration::from_secs(1));
-        let changing = store.change(second, &stop, &mut || {}).unwrap();
+        store.change(second, &stop, &mut || {}).unwrap()
+    }
+
+    fn kept(store: &Store) -> Image {
+        let changing = changing(store);
         let staging = changing.stage().unwrap();
         std::fs::create_dir(staging.root()).unwrap();
         let variables = [("PYTHONPATH", "/workspace"), ("HOME", "/root")];
@@ -296,6 +309,26 @@ mod tests {
             panic!("there is none")
         };
         assert!(cause.contains("other") && remedy.contains("one of: own"), "{cause} {remedy}");
+    }
+
+    #[tokio::test]
+    async fn an_image_stays_as_long_as_a_sandbox_of_it_does() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::in_home(home.path());
+        let image = kept(&store);
+        let backend = WithImages::around(Arc::new(Fake::default()), home.path());
+        let root = || Root::Image { directory: PathBuf::from("own"), readable: Vec::new() };
+        let closed = backend.open(Spec { root: root(), ..Spec::scratch() }).await.unwrap();
+        let dropped = backend.open(Spec { root: root(), ..Spec::scratch() }).await.unwrap();
+        // Another image takes the name.
+        let other = Key::of(&[b"other"]);
+        changing(&store).name("own", &other).unwrap();
+        let prune = || changing(&store).prune(false).unwrap().images.len();
+        assert_eq!((prune(), image.root.exists()), (0, true));
+        closed.close().await.unwrap();
+        assert_eq!((prune(), image.root.exists()), (0, true));
+        drop(dropped);
+        assert_eq!((prune(), image.root.exists()), (1, false));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,13 +21,14 @@ use crate::machine::{self, Machine};
 use crate::node;
 use crate::once::once;
 use crate::progress::{Progress, Step, Unit};
+use crate::python::PipFiles;
 use crate::run::Task;
 use crate::sources;
 use crate::store::{About, Changing, Image, Staging, Store};
 
 /// How an image is made of a definition here. Another number makes all of them anew, and so does a
 /// change of what is left out or of the last steps.
-const RENDERER: &str = "mmdebstrap 1";
+const RENDERER: &str = "mmdebstrap 2";
 
 /// What is left out of packages: nobody reads it in a sandbox. Licences stay.
 const LEFT_OUT: [&str; 8] = [
@@ -119,15 +121,16 @@ impl Bootstrap<'_> {
         let tools = self.look(definition)?;
         let sources = sources::for_suite(Path::new("/etc"), &definition.suite)?;
         let staging = changing.stage()?;
-        let work = staging.place().join("cofferdam");
+        let build = build_directory(&staging)?;
+        let work = build.join("cofferdam");
         fs::create_dir(&work).map_err(ImageError::system("make", &work))?;
-        write(&staging.place().join("debian.sources"), &sources)?;
+        write(&build.join("debian.sources"), &sources)?;
         write(&work.join("finish.sh"), FINISH)?;
         let machine = Machine::here();
-        self.prepare_python(definition, &machine, &work)?;
+        Self::prepare_python(definition, &machine, &work)?;
         self.install_node(definition, &tools, &staging, &work, tell)?;
         tell(Progress::Step(Step::System));
-        self.install_system(definition, &tools, &machine, &staging, tell)?;
+        self.install_system(definition, &tools, &machine, (&staging, &build), tell)?;
         tell(Progress::Step(Step::Clean));
         clean(&staging.root())?;
         tell(Progress::Step(Step::Keep));
@@ -174,30 +177,13 @@ impl Bootstrap<'_> {
 
     /// What pip is to install, and what it needs for that.
     fn prepare_python(
-        &self,
         definition: &Definition,
         machine: &Machine<'_>,
         work: &Path,
     ) -> Result<(), ImageError> {
-        let mut requirements = String::new();
-        let mut constraints = String::new();
-        if definition.parts.contains(&Kit::Python) {
-            for (name, text) in Kit::Python.recipe()?.files() {
-                match *name {
-                    "constraints.txt" => constraints.push_str(&without(text, &definition.pip)),
-                    _ => requirements.push_str(text),
-                }
-            }
-        }
-        for line in &definition.pip {
-            requirements.push_str(line);
-            requirements.push('\n');
-        }
-        if requirements.is_empty() {
-            return Ok(());
-        }
-        write(&work.join("requirements.txt"), &requirements)?;
-        write(&work.join("constraints.txt"), &constraints)?;
+        let Some(files) = PipFiles::of(definition)? else { return Ok(()) };
+        write(&work.join("requirements.txt"), &lines(&files.requirements))?;
+        write(&work.join("constraints.txt"), &lines(&files.constraints))?;
         machine.lend(work)
     }
 
@@ -240,7 +226,7 @@ impl Bootstrap<'_> {
         definition: &Definition,
         tools: &Tools,
         machine: &Machine<'_>,
-        staging: &Staging<'_>,
+        (staging, build): (&Staging<'_>, &Path),
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), ImageError> {
         let variables = || {
@@ -260,7 +246,7 @@ impl Bootstrap<'_> {
         };
         let mut dump = Vec::new();
         task.run(self.stop, &mut |line| dump.push(line.to_owned()))?;
-        let options = staging.place().join("apt.conf");
+        let options = build.join("apt.conf");
         write(
             &options,
             &format!("Acquire::Languages \"none\";\n{}", machine::about_fetching(&dump)),
@@ -296,7 +282,7 @@ impl Bootstrap<'_> {
             program: &tools.mmdebstrap,
             arguments,
             called: "mmdebstrap",
-            directory: staging.place(),
+            directory: build,
             variables,
             limit: self.limits.system,
             lock: staging.lock(),
@@ -388,19 +374,6 @@ pub(crate) fn packages(definition: &Definition) -> Vec<&str> {
     packages
 }
 
-/// Constraints without those on packages that somebody asks for: whose version is theirs to choose.
-pub(crate) fn without(constraints: &str, asked: &[String]) -> String {
-    let name = |line: &str| {
-        let end =
-            line.find(|letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter));
-        let (name, _) = line.split_at(end.unwrap_or(line.len()));
-        name.to_lowercase().replace(['.', '_'], "-")
-    };
-    let asked: Vec<String> = asked.iter().map(|line| name(line)).collect();
-    let kept = constraints.lines().filter(|line| !asked.contains(&name(line)));
-    kept.map(|line| format!("{line}\n")).collect()
-}
-
 /// Whether this user has ranges of ids to give to others.
 fn has_ranges(etc: &Path) -> bool {
     let number = rustix::process::getuid().as_raw().to_string();
@@ -461,6 +434,20 @@ fn clean(root: &Path) -> Result<(), ImageError> {
         }
     }
     Ok(())
+}
+
+/// Where mmdebstrap runs: the users of its namespace are others to the system, and have to read
+/// what is there; who is not there already does not get to it.
+fn build_directory(staging: &Staging<'_>) -> Result<PathBuf, ImageError> {
+    let place = staging.place().join("build");
+    let open = fs::Permissions::from_mode(0o755);
+    let made = fs::create_dir(&place).and_then(|()| fs::set_permissions(&place, open));
+    made.map_err(ImageError::system("make", &place))?;
+    Ok(place)
+}
+
+fn lines(list: &[String]) -> String {
+    list.iter().map(|line| format!("{line}\n")).collect()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ImageError> {

@@ -37,11 +37,17 @@ fn what_else_is_installed_brings_what_it_needs() {
 }
 
 #[test]
-fn a_version_that_is_asked_for_is_not_constrained() {
-    let constraints = "# all\nnumpy==2.4.6\njupyter_core==5.9.1\nnumpydoc==1\n";
-    let asked = ["NumPy[x]<2".to_owned(), "jupyter-core".to_owned()];
-    assert_eq!(without(constraints, &asked), "# all\nnumpydoc==1\n");
-    assert_eq!(without(constraints, &[]), constraints);
+fn pip_is_given_the_version_that_is_asked_for_and_no_other() {
+    let work = tempfile::tempdir().unwrap();
+    let pip = vec!["matplotlib==3.8.4".to_owned()];
+    let definition = Definition { pip, ..Definition::agent().unwrap() };
+    let nothing = |_: &str| None;
+    Bootstrap::prepare_python(&definition, &Machine::of(&nothing, &[]), work.path()).unwrap();
+    let read = |name: &str| fs::read_to_string(work.path().join(name)).unwrap();
+    let both = read("requirements.txt") + &read("constraints.txt");
+    let about = both.lines().filter(|line| line.starts_with("matplotlib="));
+    assert_eq!(about.collect::<Vec<_>>(), ["matplotlib==3.8.4"]);
+    assert!(read("constraints.txt").contains("numpy=="));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::error::ImageError;
+use crate::requirement::{debian_package, python_version, requirement};
 
 /// The definition of the agent image.
 const AGENT: &str = include_str!("../../../images/agent.toml");
@@ -157,13 +158,15 @@ impl Definition {
         if !is_suite(&self.suite) {
             return wrong(format!("{:?} is no code name of a release", self.suite));
         }
-        if let Some(python) = self.python.as_ref().filter(|python| !is_version(python)) {
+        // In the one spelling that releases and bases are called by.
+        let odd = |python: &&String| python_version(python).as_ref() != Ok(*python);
+        if let Some(python) = self.python.as_ref().filter(odd) {
             return wrong(format!("{python:?} is no version of Python, such as 3.11"));
         }
         type Rule = fn(&str) -> bool;
         let lists: [(&str, &[String], Rule); 3] = [
-            ("Debian package", &self.apt, is_debian_package),
-            ("Python package", &self.pip, is_requirement),
+            ("Debian package", &self.apt, |word| debian_package(word).is_ok()),
+            ("Python package", &self.pip, |word| requirement(word).is_ok()),
             ("package of npm", &self.npm, is_npm_package),
         ];
         for (what, list, rule) in lists {
@@ -227,33 +230,6 @@ fn is_suite(suite: &str) -> bool {
     suite.len() <= 40
         && suite.starts_with(|first: char| first.is_ascii_lowercase())
         && suite.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-}
-
-fn is_version(version: &str) -> bool {
-    let mut numbers = version.split('.');
-    let number = |text: &str| text.len() <= 3 && text.parse::<u16>().is_ok();
-    let both = numbers.next().is_some_and(number) && numbers.next().is_some_and(number);
-    both && numbers.next().is_none()
-}
-
-/// `name`, `name=version`; no list, no pattern, no option.
-fn is_debian_package(word: &str) -> bool {
-    let (name, version) = word.split_once('=').unwrap_or((word, "0"));
-    let letter = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'+' | b'.' | b'-');
-    let digit = |byte: u8| byte.is_ascii_alphanumeric() || b"+.-:~".contains(&byte);
-    name.len() > 1
-        && name.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-        && name.bytes().all(letter)
-        // A trailing sign would remove the package.
-        && !name.ends_with('-')
-        && !version.is_empty()
-        && version.bytes().all(digit)
-}
-
-/// A requirement by name: no option, no address, no file.
-fn is_requirement(word: &str) -> bool {
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-[],<>=!~*+; '\"()".contains(&byte);
-    word.starts_with(|first: char| first.is_ascii_alphanumeric()) && word.bytes().all(letter)
 }
 
 /// `name`, `@scope/name`, either with `@version`; no address, no file, no option.

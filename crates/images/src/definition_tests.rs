@@ -26,16 +26,20 @@ fn words_that_are_no_names_are_refused() {
     for name in ["", "A", "a/b", "../x", ".x", "a b", "-x"] {
         assert!(refused(&|image| image.name = name.to_owned()), "{name:?}");
     }
-    for word in ["", "-y", "git curl", "git;id", "git-", "./x.deb", "git=", "git=1 -y", "Git"] {
+    for word in
+        ["", "-y", "git curl", "git;id", "git-", "./x.deb", "git=", "git=1 -y", "git=-1", "Git"]
+    {
         assert!(refused(&|image| image.apt = vec![word.to_owned()]), "{word:?}");
     }
-    for word in ["", "-r x", "--index-url=x", "a @ b://c", "../x", "a\n-r b", "$(id)", "a`id`"] {
+    for word in
+        ["", "-r x", "--index-url=x", "a @ b://c", "../x", "a\n-r b", "$(id)", "a`id`", "a; x"]
+    {
         assert!(refused(&|image| image.pip = vec![word.to_owned()]), "{word:?}");
     }
     for word in ["", "-g", "@x", "@x/", "a@", "a@file:b", "git+a", "a/b", "./a", "a b"] {
         assert!(refused(&|image| image.npm = vec![word.to_owned()]), "{word:?}");
     }
-    for version in ["", "3", "3.x", "3.11.2", "-3.1", "3.11\n"] {
+    for version in ["", "3", "3.x", "3.11.2", "-3.1", "3.11\n", "3.09", "2.7"] {
         assert!(refused(&|image| image.python = Some(version.to_owned())), "{version:?}");
     }
     for suite in ["", "-x", "a b", "../x", "Bookworm"] {

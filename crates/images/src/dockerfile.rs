@@ -8,12 +8,13 @@
 use std::fmt::Write as _;
 
 use crate::bootstrap::{PYTHONS, packages};
-use crate::definition::{Definition, Kit};
+use crate::definition::Definition;
 use crate::error::ImageError;
 use crate::node::{self, Project};
+use crate::python::PipFiles;
 
 /// How a definition is rendered. Another number makes all images of engines anew.
-const EDITION: &str = "dockerfile 1";
+const EDITION: &str = "dockerfile 2";
 
 /// Where steps see what the machine lends.
 pub(crate) const LENT: &str = "/run/cofferdam";
@@ -180,25 +181,10 @@ fn install(step: &mut Step, packages: &[&str]) {
 }
 
 fn python(definition: &Definition, text: &mut String) -> Result<(), ImageError> {
-    let mut files = Vec::new();
-    if definition.parts.contains(&Kit::Python) {
-        files = Kit::Python.recipe()?.files().to_vec();
-    }
-    let of = |wanted: &'static str| {
-        let of = files.iter().filter(move |(name, _)| *name == wanted);
-        of.flat_map(|(_, text)| text.lines())
-            .filter(|line| !line.starts_with('#') && !line.is_empty())
-    };
-    let mut own: Vec<&str> = definition.pip.iter().map(String::as_str).collect();
-    own.sort_unstable();
-    own.dedup();
-    let requirements: Vec<&str> = of("requirements.txt").chain(own).collect();
-    if requirements.is_empty() {
-        return Ok(());
-    }
+    let Some(files) = PipFiles::of(definition)? else { return Ok(()) };
     let mut step = Step::new(&FOR_PIP);
-    step.write(requirements, "/tmp/requirements.txt");
-    step.write(of("constraints.txt"), "/tmp/constraints.txt");
+    step.write(files.requirements.iter().map(String::as_str), "/tmp/requirements.txt");
+    step.write(files.constraints.iter().map(String::as_str), "/tmp/constraints.txt");
     step.run("rm -f /usr/lib/python3*/EXTERNALLY-MANAGED");
     step.run(format!(
         "export HOME={LENT}/home XDG_CONFIG_DIRS={LENT}/etc PIP_CONFIG_FILE={LENT}/pip.conf \

@@ -49,6 +49,15 @@ fn what_changes_seldom_comes_first() {
 }
 
 #[test]
+fn pip_is_given_the_version_that_is_asked_for_and_no_other() {
+    let pip = vec!["matplotlib==3.8.4".to_owned()];
+    let text = render(&Definition { pip, ..Definition::agent().unwrap() });
+    let about = text.lines().filter(|line| line.trim_start().starts_with("'matplotlib="));
+    assert_eq!(about.count(), 1, "{text}");
+    assert!(text.contains("'matplotlib==3.8.4'") && text.contains("'numpy=="), "{text}");
+}
+
+#[test]
 fn another_python_is_another_base_and_not_debians_beside_it() {
     let with = |python: &str| Definition {
         python: Some(python.to_owned()),

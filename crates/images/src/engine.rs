@@ -10,11 +10,11 @@ use std::time::Duration;
 use crate::bootstrap::{BuildLimits, Count};
 use crate::definition::{Definition, Key};
 use crate::dockerfile::{self, usual_base};
+use crate::engine_words::EngineWords;
 use crate::error::ImageError;
 use crate::layers::UnpackLimits;
 use crate::lend::{self, Apt};
-use crate::limits::Limits;
-use crate::machine;
+use crate::machine::{self, PROXIES};
 use crate::once::once;
 use crate::progress::{Progress, Step, Unit};
 use crate::run::Task;
@@ -25,20 +25,6 @@ use crate::unpack::Unpack;
 
 /// How long an engine may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Variables of proxies. Engines take them for a build, and keep them out of the image.
-const PROXIES: [&str; 10] = [
-    "ALL_PROXY",
-    "FTP_PROXY",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NO_PROXY",
-    "all_proxy",
-    "ftp_proxy",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
 
 /// Where programs are, for a process without a PATH.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -163,35 +149,32 @@ impl EngineBuild<'_> {
         let variable = |name: &str| self.variable(name);
         let lent = lend::lend(&lent, &self.apt(&staging)?, &variable)?;
         for without in &lent.without {
-            tell(Progress::Line(without));
+            tell(Progress::Without(without));
         }
         tell(Progress::Step(Step::Engine));
         let tag = format!("cofferdam-image:{}", key.short());
-        let mut words = engine.limits.build_words();
+        let mut words = engine.words.of_build();
         words.push(format!("--tag={tag}"));
         words.push(format!("--file={}", path.display()));
         for (id, path) in &lent.files {
             words.push(format!("--secret=id={id},src={}", path.display()));
         }
+        // Engines take them for a build, and keep them out of the image.
         let proxies = PROXIES.iter().filter(|name| self.variable(name).is_some());
         words.extend(proxies.map(|name| format!("--build-arg={name}")));
         words.push(context.display().to_string());
         let archive = work.join("image.tar");
-        let unpacked = self
+        let built = self
             .run(&engine, &staging, "build", &words, tell)
-            .map_err(|error| self.explained(error))
-            .and_then(|()| {
-                let save = [format!("--output={}", archive.display()), tag.clone()];
-                let saved = self.run(&engine, &staging, "save", &save, tell);
-                // What was built is remembered by the engine; its name is of no more use.
-                let remove = ["--no-prune".to_owned(), tag.clone()];
-                let removed = self.run(&engine, &staging, "rmi", &remove, &mut |_| {});
-                saved.and(removed)
-            })
-            .and_then(|()| {
-                let unpack = Unpack { archive: &archive, limits: self.unpack, stop: self.stop };
-                unpack.into_directory(&staging.root(), tell)
-            })?;
+            .map_err(|error| self.explained(error));
+        let saved = built.and_then(|()| {
+            let save = [format!("--output={}", archive.display()), tag.clone()];
+            self.run(&engine, &staging, "save", &save, tell)
+        });
+        self.forget(&engine, &staging, &tag);
+        saved?;
+        let unpack = Unpack { archive: &archive, limits: self.unpack, stop: self.stop };
+        let unpacked = unpack.into_directory(&staging.root(), tell)?;
         fs::remove_file(&archive).map_err(ImageError::system("remove", &archive))?;
         tell(Progress::Step(Step::Clean));
         settle(&staging.root())?;
@@ -250,11 +233,11 @@ impl EngineBuild<'_> {
         };
         // Runtimes are root's, and a user's PATH may lack where root's programs are.
         let runc = self.programs_in("runc", OsStr::new(USUAL_PATH));
-        let limits = Limits::here(self.builder, runc.first());
+        let words = EngineWords::here(self.builder, runc.first());
         if self.builder == Builder::Podman {
             let program = first.clone();
             self.ask(&program, staging, &["version"]).map_err(|error| self.unusable(&error))?;
-            return Ok(Engine { program, limits });
+            return Ok(Engine { program, words });
         }
         // Several clients may be installed, and not every one of them has BuildKit.
         for program in &programs {
@@ -263,7 +246,7 @@ impl EngineBuild<'_> {
             if old || self.ask(program, staging, &["buildx", "version"]).is_ok() {
                 let asked = ["version", "--format={{.Server.Version}}"];
                 self.ask(program, staging, &asked).map_err(|error| self.unusable(&error))?;
-                return Ok(Engine { program: program.clone(), limits });
+                return Ok(Engine { program: program.clone(), words });
             }
             if matches!(version, Err(ImageError::Stopped)) {
                 return Err(ImageError::Stopped);
@@ -351,6 +334,38 @@ impl EngineBuild<'_> {
         Ok(Apt { settings, sources: sources.filter(|text| has_keys(text)) })
     }
 
+    /// Takes the name from what was built: the engine remembers its steps, and the name is of no
+    /// more use. That is done after a stop as well, and an image that is good without it is kept.
+    fn forget(&self, engine: &Engine, staging: &Staging<'_>, tag: &str) {
+        let called = format!("{} rmi", self.builder.name());
+        let words = ["rmi", "--no-prune", tag];
+        let task = self.task(engine, staging, (&called, &words), PATIENCE.min(self.limits.step));
+        let never = AtomicBool::new(false);
+        drop(task.run(&never, &mut |_| {}));
+    }
+
+    /// Something that the engine is to do.
+    fn task<'a>(
+        &self,
+        engine: &'a Engine,
+        staging: &'a Staging<'_>,
+        (called, words): (&'a str, &[&'a str]),
+        limit: Duration,
+    ) -> Task<'a> {
+        let global = engine.words.of_all().iter().map(String::as_str);
+        Task {
+            step: Step::Engine,
+            program: &engine.program,
+            arguments: global.chain(words.iter().copied()).collect(),
+            called,
+            directory: staging.place(),
+            variables: self.variables(),
+            limit,
+            lock: staging.lock(),
+            output: None,
+        }
+    }
+
     fn run(
         &self,
         engine: &Engine,
@@ -359,20 +374,11 @@ impl EngineBuild<'_> {
         words: &[String],
         tell: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), ImageError> {
-        let mut arguments: Vec<&str> = engine.limits.words().iter().map(String::as_str).collect();
-        arguments.push(verb);
-        arguments.extend(words.iter().map(String::as_str));
-        let task = Task {
-            step: Step::Engine,
-            program: &engine.program,
-            arguments,
-            called: &format!("{} {verb}", self.builder.name()),
-            directory: staging.place(),
-            variables: self.variables(),
-            limit: if verb == "build" { self.limits.system } else { self.limits.step },
-            lock: staging.lock(),
-            output: None,
-        };
+        let called = format!("{} {verb}", self.builder.name());
+        let limit = if verb == "build" { self.limits.system } else { self.limits.step };
+        let words: Vec<&str> =
+            std::iter::once(verb).chain(words.iter().map(String::as_str)).collect();
+        let task = self.task(engine, staging, (&called, &words), limit);
         let mut count = Count::default();
         let mut hear = |line: &str| {
             tell(Progress::Line(line));
@@ -409,7 +415,7 @@ impl EngineBuild<'_> {
 /// An engine that can build.
 struct Engine {
     program: PathBuf,
-    limits: Limits,
+    words: EngineWords,
 }
 
 /// The first number of a version.

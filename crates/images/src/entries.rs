@@ -14,6 +14,10 @@ use crate::error::ImageError;
 const LONGEST_HEADER: u64 = 1 << 20;
 pub(crate) const LONGEST_NAME: usize = 4095;
 
+/// What the size in a header can say at most. Larger ones are said elsewhere, in ways that readers
+/// differ in.
+const LARGEST: u64 = 0o77_777_777_777;
+
 /// Such headers one after the other without an entry.
 const MOST_HEADERS: u32 = 16;
 
@@ -117,6 +121,9 @@ fn walk<R: Read>(
         };
         if entry.path.len() > LONGEST_NAME || entry.link.len() > LONGEST_NAME {
             return Err(Fault::entry(&entry.path, "its name is too long"));
+        }
+        if size == 0 && told.size.is_some_and(|again| again > LARGEST) {
+            return Err(Fault::entry(&entry.path, "it is larger than 8 GiB, and none may be"));
         }
         if told.size.is_some_and(|again| again != size) {
             return Err(Fault::entry(&entry.path, "its size is said twice and not the same"));

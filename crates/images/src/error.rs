@@ -25,6 +25,12 @@ pub enum ImageError {
         /// The names of those that are there.
         known: Vec<String>,
     },
+    /// Another image has the name, and nobody said that it is to lose it.
+    #[error("another image is called {name:?}")]
+    Taken {
+        /// The name.
+        name: String,
+    },
     /// This machine lacks what it takes.
     #[error("{what}")]
     Missing {
@@ -84,6 +90,14 @@ pub enum ImageError {
         /// The store.
         path: PathBuf,
     },
+    /// Something in the store that is not understood, so that nothing is done with it.
+    #[error("{} cannot be used: {reason}", place.display())]
+    Unreadable {
+        /// Its directory.
+        place: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The disk is full.
     #[error("there is no room left for {}", path.display())]
     Full {
@@ -118,10 +132,16 @@ impl ImageError {
                  slash in it: ./DIR",
                 known.join(", ")
             ),
+            Self::Taken { name } => {
+                format!("choose another: --name NAME; or have it take that one's: --name {name}")
+            }
             Self::Failed { help: Some(help), .. } => help.clone(),
             Self::Busy { .. } => "wait for it, or end it".to_owned(),
             Self::NotOurs { .. } => {
                 "do it as that user, or choose another COFFERDAM_HOME".to_owned()
+            }
+            Self::Unreadable { place, .. } => {
+                format!("remove it if it is of no use to anybody: rm -r {}", place.display())
             }
             Self::Full { .. } => {
                 "make room: cofferdam image prune; or choose another COFFERDAM_HOME".to_owned()

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::definition::Key;
 use crate::error::ImageError;
 use crate::layers::UnpackLimits;
 use crate::once::named;
@@ -12,6 +13,15 @@ use crate::settle::settle;
 use crate::store::{About, Image, Store};
 use crate::unpack::Unpack;
 
+/// Where the name of an image comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// Somebody chose it: another image that has it loses it.
+    Chosen,
+    /// It is the file's: nobody said that another image is to lose it.
+    OfTheFile,
+}
+
 /// An archive to be imported. It waits for the disk and belongs on a thread that may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Import<'a> {
@@ -19,6 +29,8 @@ pub struct Import<'a> {
     pub archive: &'a Path,
     /// What the image is to be called.
     pub name: &'a str,
+    /// Who says so.
+    pub naming: Naming,
     /// Where it goes.
     pub store: &'a Store,
     /// Now, in seconds since 1970.
@@ -44,6 +56,7 @@ impl Import<'_> {
         let unpack = Unpack { archive: self.archive, limits: self.limits, stop: self.stop };
         tell(Progress::Step(Step::Unpack));
         let opened = unpack.open(staging.place(), tell)?;
+        self.check_name(&opened.key())?;
         if let Some(image) = named(&changing, name, &opened.key())? {
             tell(Progress::AlreadyThere { name, root: &image.root });
             return Ok(image);
@@ -62,5 +75,20 @@ impl Import<'_> {
         let image = staging.keep(name, about)?;
         tell(Progress::Ready { name, root: &image.root });
         Ok(image)
+    }
+
+    /// Whether the image may have the name.
+    fn check_name(&self, key: &Key) -> Result<(), ImageError> {
+        let name = self.name;
+        if self.naming == Naming::Chosen {
+            return Ok(());
+        }
+        match self.store.find(name) {
+            Ok(image) if image.about.key != *key && image.names.iter().any(|it| it == name) => {
+                Err(ImageError::Taken { name: name.to_owned() })
+            }
+            Ok(_) | Err(ImageError::Unknown { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 }

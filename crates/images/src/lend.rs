@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::dockerfile::{FOR_ALL, FOR_APT, FOR_NPM, FOR_PIP, LENT};
 use crate::error::ImageError;
-use crate::machine::Machine;
+use crate::machine::{Machine, write_private};
 
 /// What engines take as one secret.
 const LARGEST: u64 = 500_000;
@@ -79,7 +79,7 @@ pub(crate) fn lend(
 }
 
 fn write(path: &Path, text: &str) -> Result<(), ImageError> {
-    fs::write(path, text).map_err(ImageError::system("write", path))
+    write_private(path, text.as_bytes())
 }
 
 /// Variables of pip's as a file of its settings.
@@ -155,6 +155,8 @@ fn expanded(value: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> String 
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -195,6 +197,10 @@ mod tests {
         );
         assert!(lent.files.iter().all(|(name, _)| name != "home-.netrc"));
         assert_eq!(lent.without, [""; 0]);
+        for (name, path) in &lent.files {
+            let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{name}");
+        }
     }
 
     #[test]

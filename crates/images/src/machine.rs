@@ -2,8 +2,9 @@
 //! install into an image. Nothing of it stays there: it lies in a directory that goes with the end.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::ImageError;
@@ -15,7 +16,7 @@ pub(crate) const INSIDE: &str = "/tmp/cofferdam";
 const LONGEST: u64 = 16 << 20;
 
 /// Variables that programs which fetch something go by.
-const PROXIES: [&str; 10] = [
+pub(crate) const PROXIES: [&str; 10] = [
     "ALL_PROXY",
     "FTP_PROXY",
     "HTTPS_PROXY",
@@ -129,11 +130,18 @@ impl<'a> Machine<'a> {
             }
             let first = sources.into_iter().flatten().find_map(|source| read(&source));
             if let Some(text) = first {
-                fs::write(&path, text).map_err(ImageError::system("write", &path))?;
+                write_private(&path, &text)?;
             }
         }
         Ok(())
     }
+}
+
+/// Writes a file that nobody else reads: there may be a login in it.
+pub(crate) fn write_private(path: &Path, text: &[u8]) -> Result<(), ImageError> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text)).map_err(ImageError::system("write", path))
 }
 
 /// A file of somebody's settings, if it is one and can be read.
@@ -153,6 +161,8 @@ pub(crate) fn about_fetching(dump: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -190,6 +200,10 @@ mod tests {
         assert_eq!(lent("home/.config/pip/pip.conf").as_deref(), Some("[global]"));
         assert_eq!(lent("trusted.crt").as_deref(), Some("certificates"));
         assert_eq!(lent("home/.netrc"), None);
+        for name in ["home/.config/pip/pip.conf", "trusted.crt"] {
+            let about = work.path().join(name).metadata().unwrap();
+            assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");
+        }
     }
 
     #[test]

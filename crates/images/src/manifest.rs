@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use crate::archive::Archive;
+use crate::archive::{Archive, INDEX, MANIFEST};
 use crate::entries::{Fault, shown};
 use crate::layers::Layer;
 
@@ -117,18 +117,12 @@ struct RootFs {
 
 /// Finds the image in an archive.
 pub(crate) fn read(archive: &Archive, most_layers: usize) -> Result<Image, Fault> {
-    if archive.has("index.json") {
-        let index: Index = parse("index.json", &archive.text("index.json")?)?;
+    if archive.has(INDEX) {
+        let index: Index = parse(INDEX, &archive.text(INDEX)?)?;
         let descriptor = choose(index, Choice::TheOnly)?;
         return oci(archive, &descriptor, most_layers, DEEPEST);
     }
-    if archive.has("manifest.json") {
-        return saved(archive, most_layers);
-    }
-    Err(Fault::bad(
-        "it is neither an OCI archive nor one of `docker save`; what `docker export` writes has \
-         lost what makes it an image",
-    ))
+    saved(archive, most_layers)
 }
 
 fn oci(
@@ -163,7 +157,7 @@ fn oci(
 }
 
 fn saved(archive: &Archive, most_layers: usize) -> Result<Image, Fault> {
-    let mut list: Vec<Saved> = parse("manifest.json", &archive.text("manifest.json")?)?;
+    let mut list: Vec<Saved> = parse(MANIFEST, &archive.text(MANIFEST)?)?;
     let (Some(saved), true) = (list.pop(), list.is_empty()) else { return Err(ambiguous()) };
     let configuration = archive.text(&saved.config)?;
     let identity = Digest(Sha256::digest(&configuration).into());

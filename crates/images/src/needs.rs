@@ -12,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use serde::Deserialize;
 
-use crate::definition::{Definition, Key};
+use crate::definition::Definition;
 use crate::entries::shown;
 use crate::error::ImageError;
 use crate::requirement::{debian_package, python_version, requirement};
@@ -68,8 +68,8 @@ impl Needs {
         let mut needs = Self::default();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, directory, flags, Mode::empty())
-            .map_err(|error| ImageError::system("open", directory)(error.into()))?;
-        let read = |name| read(&opened, directory, name);
+            .map_err(|error| unusable(&directory.display().to_string(), "opened", error))?;
+        let read = |name| read(&opened, name);
         if let Some(text) = read(REQUIREMENTS)? {
             for (number, line) in requirements(&text) {
                 let of = format!("{REQUIREMENTS}, line {number}");
@@ -150,17 +150,6 @@ impl Needs {
         definition.check()?;
         Ok(definition)
     }
-
-    /// What they are, in short: the same for the same needs.
-    #[must_use]
-    pub fn key(&self) -> Key {
-        let mut pieces: Vec<&[u8]> = vec![self.python.as_deref().unwrap_or_default().as_bytes()];
-        for list in [&self.apt, &self.pip] {
-            pieces.push(b"");
-            pieces.extend(list.iter().map(String::as_bytes));
-        }
-        Key::of(&pieces)
-    }
 }
 
 fn checked(
@@ -229,12 +218,7 @@ fn dependencies(text: &str) -> Result<Vec<String>, ImageError> {
 
 /// A file of a workspace, if it is there. Links may lead to another file of the workspace, and
 /// nowhere else.
-fn read(
-    workspace: &OwnedFd,
-    directory: &Path,
-    name: &'static str,
-) -> Result<Option<String>, ImageError> {
-    let path = directory.join(name);
+fn read(workspace: &OwnedFd, name: &'static str) -> Result<Option<String>, ImageError> {
     let wrong = |reason: &str| ImageError::Definition {
         of: Some(name.to_owned()),
         reason: reason.to_owned(),
@@ -248,9 +232,9 @@ fn read(
         Err(rustix::io::Errno::XDEV | rustix::io::Errno::LOOP) => {
             return Err(wrong("it is a link that leads out of the workspace"));
         }
-        Err(error) => return Err(ImageError::system("open", &path)(error.into())),
+        Err(error) => return Err(unusable(name, "opened", error)),
     };
-    let about = file.metadata().map_err(ImageError::system("look at", &path))?;
+    let about = file.metadata().map_err(|error| unusable(name, "looked at", error))?;
     if !about.is_file() {
         return Err(wrong("it is no file"));
     }
@@ -261,8 +245,14 @@ fn read(
         Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             Err(wrong("it is no text"))
         }
-        Err(error) => Err(ImageError::system("read", &path)(error)),
+        Err(error) => Err(unusable(name, "read", error)),
     }
+}
+
+/// What is wrong with a task's file or directory is no fault of the place for images.
+fn unusable(of: &str, how: &str, error: impl std::fmt::Display) -> ImageError {
+    let reason = format!("it cannot be {how}: {error}");
+    ImageError::Definition { of: Some(of.to_owned()), reason }
 }
 
 #[cfg(test)]

@@ -49,10 +49,10 @@ fn the_same_needs_are_the_same_image() {
     let other = workspace(&[("requirements.txt", "NumPy == 1 # x\nSIX\nsix\n")]);
     let [one, other] = [&one, &other].map(|place| Needs::of_workspace(place.path()).unwrap());
     let key = |needs: &Needs| needs.definition().unwrap().key("r").unwrap();
-    assert_eq!((one.key(), key(&one)), (other.key(), key(&other)));
+    assert_eq!((&one, key(&one)), (&other, key(&other)));
     assert_eq!(one.definition().unwrap().name, other.definition().unwrap().name);
     let third = one.clone().and(Needs::new(None, &["jq".to_owned()], &[]).unwrap());
-    assert_ne!((one.key(), key(&one)), (third.key(), key(&third)));
+    assert_ne!(key(&one), key(&third));
     assert_ne!(one.definition().unwrap().name, third.definition().unwrap().name);
 }
 
@@ -122,5 +122,11 @@ fn files_are_read_within_the_workspace_only() {
     fs::remove_file(&file).unwrap();
     fs::write(&file, b"\xff\xfe").unwrap();
     assert!(Needs::of_workspace(place.path()).unwrap_err().to_string().contains("no text"));
-    assert!(Needs::of_workspace(&place.path().join("missing")).is_err());
+    // What cannot be opened is told of the task's directory, not of the place for images.
+    fs::remove_file(&file).unwrap();
+    symlink("requirements.txt", &file).unwrap();
+    for place in [place.path(), &place.path().join("missing")] {
+        let error = Needs::of_workspace(place).unwrap_err();
+        assert!(matches!(error, ImageError::Definition { .. }), "{error:?}");
+    }
 }

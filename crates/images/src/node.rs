@@ -78,6 +78,8 @@ impl Project {
             "--no-fund",
             "--no-update-notifier",
             "--no-progress",
+            // Where packages came from is this machine's affair, and npm notes it in the image.
+            "--omit-lockfile-registry-resolved",
             "--fetch-retries=2",
             "--fetch-retry-mintimeout=1000",
             "--fetch-retry-maxtimeout=5000",
@@ -113,7 +115,79 @@ impl Project {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// A registry with one package, for as long as somebody asks.
+    fn registry() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let mut header = tar::Header::new_gnu();
+        let about = br#"{"name":"tiny","version":"1.0.0"}"#;
+        header.set_size(about.len() as u64);
+        header.set_mode(0o644);
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut builder = tar::Builder::new(gzip);
+        builder.append_data(&mut header, "package/package.json", &about[..]).unwrap();
+        let archive = builder.into_inner().unwrap().finish().unwrap();
+        let tarball = format!("{address}/tiny/-/tiny-1.0.0.tgz");
+        let version = serde_json::json!({ "name": "tiny", "version": "1.0.0", "dist": { "tarball": tarball } });
+        let package = serde_json::json!({
+            "name": "tiny", "dist-tags": { "latest": "1.0.0" }, "versions": { "1.0.0": version },
+        });
+        let package = package.to_string().into_bytes();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut asked = String::new();
+                BufReader::new(&stream).read_line(&mut asked).unwrap();
+                let body = if asked.contains(".tgz ") { &archive } else { &package };
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+                );
+                stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                std::io::copy(&mut stream.take(1 << 20), &mut std::io::sink()).ok();
+            }
+        });
+        address
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "tests start programs on the host")]
+    fn where_packages_came_from_is_not_noted() {
+        let place = tempfile::tempdir().unwrap();
+        let registry = registry();
+        let install = |project: &Project, node: &str| {
+            let directory = project.prepare(&place.path().join(node)).unwrap();
+            let ran = std::process::Command::new("npm")
+                .args(project.arguments())
+                .current_dir(&directory)
+                .env("NPM_CONFIG_USERCONFIG", "/dev/null")
+                .env("npm_config_registry", &registry)
+                .env("npm_config_cache", place.path().join("cache"))
+                .env("no_proxy", "127.0.0.1")
+                .output()
+                .unwrap();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            assert!(directory.join("node_modules/tiny/package.json").exists());
+            let locks = ["package-lock.json", "node_modules/.package-lock.json"];
+            locks.map(|name| fs::read_to_string(directory.join(name)).unwrap())
+        };
+        let npm = vec!["tiny".to_owned()];
+        let definition = Definition { npm, parts: Vec::new(), ..Definition::agent().unwrap() };
+        let mut project = projects(&definition).unwrap().remove(0);
+        let locks = install(&project, "first");
+        project.files.push(("package-lock.json", locks[0].clone()));
+        let again = install(&project, "second");
+        for text in locks.iter().chain(&again) {
+            assert!(text.contains("node_modules/tiny"), "{text}");
+            assert!(!text.contains("resolved") && !text.contains("127.0.0.1"), "{text}");
+        }
+    }
 
     #[test]
     fn a_package_may_have_a_scope_and_a_version() {

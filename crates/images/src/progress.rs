@@ -28,6 +28,9 @@ pub enum Progress<'a> {
     },
     /// A program said something. It is foreign text, to be tamed before a terminal sees it.
     Line(&'a str),
+    /// Something that this machine has, and the making goes without: whoever waits should know why
+    /// packages may not be found.
+    Without(&'a str),
     /// The image is whole now.
     Ready {
         /// Its name.

@@ -4,12 +4,16 @@
 //! .lock            held by whoever makes or removes an image
 //! .staging         the image that is being made; what a killed process left there goes first
 //! names/agent      the key of the image with this name
+//! KEY              an image; whoever makes a sandbox of it holds a lock on it
 //! KEY/image.json   what is known of an image
 //! KEY/root         its root directory
 //! .used/WHO        the key of the image that a sandbox uses which outlives its maker
 //! ```
 //!
 //! An image gets its key as a name when everything of it is on the disk, and is not changed any more.
+
+mod hold;
+mod prune;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -23,6 +27,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, Key, is_name};
 use crate::error::ImageError;
+
+pub use hold::Hold;
+pub use prune::{Kept, Pruned};
 
 /// The version of [`About`].
 const VERSION: u32 = 1;
@@ -71,6 +78,21 @@ struct Written {
     about: About,
 }
 
+/// Of such a file, what every version of it has.
+#[derive(Debug, Deserialize)]
+struct Edition {
+    version: u32,
+}
+
+/// What is at a key.
+enum State {
+    Image(Box<Image>),
+    /// Nothing, or what never became an image.
+    Nothing,
+    /// Something that is not understood, and why.
+    Unreadable(String),
+}
+
 /// An image that is whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
@@ -105,7 +127,7 @@ impl Store {
         &self.place
     }
 
-    /// Every image: by name, those without one last, and of these the newest first.
+    /// Every image that can be read: by name, those without one last, and of these the newest first.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -113,8 +135,11 @@ impl Store {
         let names = self.names()?;
         let mut images = Vec::new();
         for entry in entries(&self.place)? {
-            let key = entry.file_name().to_str().and_then(Key::named);
-            images.extend(key.and_then(|key| self.read(&key, &names)));
+            if let Some(key) = entry.file_name().to_str().and_then(Key::named)
+                && let State::Image(image) = self.read(&key, &names)
+            {
+                images.push(*image);
+            }
         }
         images.sort_by_key(|image| {
             let newest = std::cmp::Reverse(image.about.made_at);
@@ -139,6 +164,10 @@ impl Store {
         match named.or_else(by_key) {
             Some(at) => Ok(images.swap_remove(at)),
             None => {
+                // One that has the name and cannot be read is another matter.
+                if let Some(key) = self.names()?.get(name) {
+                    self.with_key(key)?;
+                }
                 let known = images.into_iter().flat_map(|image| image.names).collect();
                 Err(ImageError::Unknown { name: name.to_owned(), known })
             }
@@ -148,21 +177,41 @@ impl Store {
     /// The image with this key, if it is there.
     ///
     /// # Errors
-    /// When the store cannot be read.
+    /// When it, or the store, cannot be read.
     pub fn with_key(&self, key: &Key) -> Result<Option<Image>, ImageError> {
-        Ok(self.read(key, &self.names()?))
+        match self.read(key, &self.names()?) {
+            State::Image(image) => Ok(Some(*image)),
+            State::Nothing => Ok(None),
+            State::Unreadable(reason) => {
+                Err(ImageError::Unreadable { place: self.place.join(key.as_str()), reason })
+            }
+        }
     }
 
-    fn read(&self, key: &Key, names: &BTreeMap<String, Key>) -> Option<Image> {
+    fn read(&self, key: &Key, names: &BTreeMap<String, Key>) -> State {
         let place = self.place.join(key.as_str());
-        let text = fs::read(place.join(ABOUT)).ok()?;
-        let Written { version, bytes, about } = serde_json::from_slice(&text).ok()?;
+        let text = match fs::read(place.join(ABOUT)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return State::Nothing,
+            Err(error) => return State::Unreadable(format!("{ABOUT} cannot be read: {error}")),
+        };
+        match serde_json::from_slice(&text) {
+            Ok(Edition { version: VERSION }) => {}
+            Ok(_) => {
+                return State::Unreadable("another version of this program made it".to_owned());
+            }
+            Err(error) => return State::Unreadable(format!("{ABOUT} is damaged: {error}")),
+        }
+        let Written { bytes, about, .. } = match serde_json::from_slice(&text) {
+            Ok(written) => written,
+            Err(error) => return State::Unreadable(format!("{ABOUT} is damaged: {error}")),
+        };
         let root = place.join(ROOT);
-        if version != VERSION || about.key != *key || !root.is_dir() {
-            return None;
+        if about.key != *key || !root.is_dir() {
+            return State::Unreadable(format!("{ABOUT} is of another image, or there is no root"));
         }
         let names = names.iter().filter(|(_, of)| *of == key).map(|(name, _)| name.clone());
-        Some(Image { names: names.collect(), root, bytes, about })
+        State::Image(Box::new(Image { names: names.collect(), root, bytes, about }))
     }
 
     fn names(&self) -> Result<BTreeMap<String, Key>, ImageError> {
@@ -257,7 +306,9 @@ impl Changing {
     /// When it cannot be made.
     pub fn stage(&self) -> Result<Staging<'_>, ImageError> {
         let place = self.store.place.join(STAGING);
-        fs::create_dir(&place).map_err(ImageError::system("make", &place))?;
+        // What a build is lent lies there: logins among it.
+        let made = fs::DirBuilder::new().mode(0o700).create(&place);
+        made.map_err(ImageError::system("make", &place))?;
         Ok(Staging { changing: self, place })
     }
 
@@ -300,31 +351,6 @@ impl Changing {
         }
         self.drop_image(&image)?;
         Ok(Some(image))
-    }
-
-    /// Removes every image that has no name any more and that nobody uses; every image at all, if
-    /// `all` is wanted. Returns which.
-    ///
-    /// # Errors
-    /// When one cannot be removed.
-    pub fn prune(&self, all: bool) -> Result<Vec<Image>, ImageError> {
-        let mut images = self.store.list()?;
-        let used = self.store.used()?;
-        let old = |image: &Image| image.names.is_empty() && !used.contains(&image.about.key);
-        images.retain(|image| all || old(image));
-        for image in &images {
-            self.drop_image(image)?;
-        }
-        // What has no image about which anything is known is none.
-        for entry in entries(&self.store.place)? {
-            let key = entry.file_name().to_str().and_then(Key::named);
-            if let Some(key) = key
-                && self.store.with_key(&key)?.is_none()
-            {
-                self.leave(&key)?;
-            }
-        }
-        Ok(images)
     }
 
     fn drop_image(&self, image: &Image) -> Result<(), ImageError> {

@@ -61,12 +61,12 @@ fn a_newer_image_takes_the_name_and_the_old_one_can_be_pruned() {
     assert_eq!(store.find("other").unwrap().root, new.root);
     // What somebody uses stays until nobody does.
     store.note_use("native-1", &old.about.key).unwrap();
-    assert_eq!(changing(&store).prune(false).unwrap().len(), 0);
+    assert_eq!(changing(&store).prune(false).unwrap().images, []);
     assert_eq!(store.used_by("native-1").unwrap().root, old.root);
     store.forget_use("native-1");
     assert_eq!(store.used_by("native-1"), None);
     let gone = changing(&store).prune(false).unwrap();
-    assert_eq!(gone.len(), 1);
+    assert_eq!((gone.images.len(), gone.kept), (1, Vec::new()));
     assert!(!old.root.exists() && new.root.exists());
     // A name that goes takes its image along only if it is the last.
     assert_eq!(changing(&store).remove("other").unwrap(), None);
@@ -74,7 +74,7 @@ fn a_newer_image_takes_the_name_and_the_old_one_can_be_pruned() {
     assert_eq!(changing(&store).remove("agent").unwrap().map(|image| image.root), Some(new.root));
     assert!(changing(&store).remove("agent").is_err());
     put(&store, "agent", "one", 5);
-    assert_eq!(changing(&store).prune(true).unwrap().len(), 1);
+    assert_eq!(changing(&store).prune(true).unwrap().images.len(), 1);
     assert_eq!(store.list().unwrap(), []);
 }
 
@@ -95,7 +95,8 @@ fn what_was_not_finished_is_no_image_and_goes_with_the_next_change() {
     fs::write(store.place.join(NAMES).join("half"), key.as_str()).unwrap();
     assert_eq!(store.list().unwrap(), []);
     assert!(store.find("half").is_err());
-    changing(&store).prune(false).unwrap();
+    let pruned = changing(&store).prune(false).unwrap();
+    assert_eq!(pruned.remains, [store.place.join(key.as_str())]);
     let left: Vec<_> = entries(&store.place).unwrap().iter().map(|e| e.file_name()).collect();
     assert!(left.iter().all(|name| name == ".lock" || name == NAMES), "{left:?}");
     {
@@ -105,6 +106,19 @@ fn what_was_not_finished_is_no_image_and_goes_with_the_next_change() {
     }
     put(&store, "half", "broken", 1);
     assert!(store.find("half").is_ok());
+}
+
+#[test]
+fn what_is_being_made_is_nobody_elses_business_and_what_is_whole_is_everybodys() {
+    let (_home, store) = store();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+    {
+        let changing = changing(&store);
+        let staging = changing.stage().unwrap();
+        assert_eq!(mode(staging.place()), 0o700);
+    }
+    let image = put(&store, "agent", "one", 1);
+    assert_eq!((mode(image.root.parent().unwrap()), mode(&image.root)), (0o755, 0o755));
 }
 
 #[test]
@@ -129,4 +143,75 @@ fn a_bad_name_is_refused_before_anything_is_kept() {
     fs::create_dir(staging.root()).unwrap();
     assert!(staging.keep("../x", about("one", 1)).is_err());
     assert_eq!(store.list().unwrap(), []);
+}
+
+#[test]
+fn an_image_that_cannot_be_read_stays_and_is_told() {
+    let (_home, store) = store();
+    let newer = put(&store, "newer", "one", 1);
+    let damaged = put(&store, "damaged", "two", 1);
+    let odd = put(&store, "odd", "three", 1);
+    let described = |image: &Image| image.root.with_file_name(ABOUT);
+    let text = fs::read_to_string(described(&newer)).unwrap();
+    fs::write(described(&newer), text.replace("\"version\": 1", "\"version\": 2")).unwrap();
+    fs::write(described(&damaged), "{").unwrap();
+    // Something that no reading gets at, whoever reads.
+    fs::remove_file(described(&odd)).unwrap();
+    fs::create_dir(described(&odd)).unwrap();
+    for all in [false, true] {
+        let pruned = changing(&store).prune(all).unwrap();
+        assert_eq!((pruned.images, pruned.remains), (Vec::new(), Vec::new()));
+        let mut why: Vec<_> = pruned.kept.into_iter().map(|kept| kept.why).collect();
+        why.sort();
+        assert!(why[0].contains("another version"), "{why:?}");
+        assert!(why[1].contains("cannot be read") && why[2].contains("damaged"), "{why:?}");
+    }
+    assert!([&newer, &damaged, &odd].iter().all(|image| image.root.exists()));
+    // Nor is it said that there is none, or another put in its place.
+    let error = store.find("newer").unwrap_err();
+    assert!(matches!(error, ImageError::Unreadable { .. }), "{error:?}");
+    assert!(error.help().unwrap().contains(newer.about.key.as_str()), "{error:?}");
+    let changing = changing(&store);
+    let staging = changing.stage().unwrap();
+    fs::create_dir(staging.root()).unwrap();
+    assert!(staging.keep("newer", about("one", 2)).is_err());
+    assert!(newer.root.join("content").exists());
+}
+
+#[test]
+fn an_image_that_is_held_is_not_pruned_until_it_is_let_go() {
+    let (_home, store) = store();
+    let old = put(&store, "agent", "one", 5);
+    let (image, hold) = store.take("agent").unwrap();
+    assert_eq!(image, old);
+    let second = store.take(old.about.key.short()).unwrap();
+    put(&store, "agent", "two", 6);
+    drop(hold);
+    let pruned = changing(&store).prune(false).unwrap();
+    assert_eq!(pruned.images, []);
+    assert!(pruned.kept[0].why.contains("a sandbox uses it"), "{pruned:?}");
+    assert!(old.root.exists());
+    drop(second);
+    assert_eq!(changing(&store).prune(false).unwrap().images.len(), 1);
+    assert!(!old.root.exists());
+}
+
+#[test]
+fn what_is_being_removed_is_not_taken() {
+    let (_home, store) = store();
+    let old = put(&store, "agent", "one", 5);
+    let place = old.root.parent().unwrap();
+    let pruning = hold::alone(place).unwrap().unwrap();
+    let (begun, taken) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(|| {
+            begun.send(()).unwrap();
+            store.take("agent")
+        });
+        taken.recv().unwrap();
+        changing(&store).leave(&old.about.key).unwrap();
+        drop(pruning);
+        let error = taking.join().unwrap().unwrap_err();
+        assert!(matches!(error, ImageError::Unknown { .. }), "{error:?}");
+    });
 }

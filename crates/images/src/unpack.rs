@@ -16,6 +16,7 @@ use crate::error::ImageError;
 use crate::layers::{self, Left, UnpackLimits, Written};
 use crate::manifest::{self, Image};
 use crate::progress::{Progress, Step};
+use crate::room::room_for;
 use crate::stream::Meter;
 
 /// How an image becomes a directory. Another edition makes another image of the same archive.
@@ -127,6 +128,8 @@ impl Unpack<'_> {
         for layer in &image.layers {
             removals.push(layers::check(layer, &archive.file, meter, &mut left)?);
         }
+        let bytes = self.limits.bytes.saturating_sub(left.bytes);
+        room_for(bytes, root).map_err(Fault::Other)?;
         let mut confined = Confined::open(root).map_err(Fault::Other)?;
         let mut written = Written::default();
         for (layer, removals) in image.layers.iter().zip(&removals) {
@@ -140,7 +143,7 @@ impl Unpack<'_> {
             key: opened.key(),
             identity: image.identity.digits(),
             env: image.variables.clone(),
-            bytes: self.limits.bytes - left.bytes,
+            bytes,
             files: written.files,
             left_out: written.left_out,
         })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cofferdam_images::{Definition, ImageError, Needs};
+use cofferdam_images::{Definition, ImageError, Naming, Needs};
 
 use crate::problem::Problem;
 
@@ -108,7 +108,8 @@ pub(crate) struct ImportArguments {
     /// The archive
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// What it is to be called [default: as the file]
+    /// What it is to be called; another image of this name loses it [default: as the file,
+    /// unless another image is called so]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print one JSON event a line, the last one telling how it ended
@@ -146,9 +147,9 @@ impl BuildArguments {
 
 impl ImportArguments {
     /// What the image is to be called: as the file, as far as that makes a name.
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> (String, Naming) {
         if let Some(name) = &self.name {
-            return name.clone();
+            return (name.clone(), Naming::Chosen);
         }
         let stem = self.file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let stem = stem.split('.').next().unwrap_or_default();
@@ -157,10 +158,11 @@ impl ImportArguments {
             _ => '-',
         };
         let name: String = stem.chars().map(letter).take(60).collect();
-        match name.trim_matches(['-', '_']) {
-            "" => "imported".to_owned(),
-            name => name.to_owned(),
-        }
+        let name = match name.trim_matches(['-', '_']) {
+            "" => "imported",
+            name => name,
+        };
+        (name.to_owned(), Naming::OfTheFile)
     }
 }
 
@@ -231,8 +233,9 @@ mod tests {
             let Ok(ImageVerb::Import(arguments)) = parse(&words) else { panic!("{words:?}") };
             arguments.name()
         };
-        assert_eq!(name(&["/x/Python 3.12.tar.gz"]), "python-3");
-        assert_eq!(name(&["..."]), "imported");
-        assert_eq!(name(&["x.tar", "--name", "y"]), "y");
+        let of = |name: &str, naming| (name.to_owned(), naming);
+        assert_eq!(name(&["/x/Python 3.12.tar.gz"]), of("python-3", Naming::OfTheFile));
+        assert_eq!(name(&["..."]), of("imported", Naming::OfTheFile));
+        assert_eq!(name(&["x.tar", "--name", "y"]), of("y", Naming::Chosen));
     }
 }

@@ -20,6 +20,7 @@ enum Told<'a> {
     Step { step: &'static str },
     Part { done: u64, of: u64, unit: &'static str },
     Line { text: &'a str },
+    Without { text: &'a str },
     Ready { name: &'a str },
 }
 
@@ -31,6 +32,7 @@ impl<'a> From<Progress<'a>> for Told<'a> {
             Progress::Step(step) => Self::Step { step: step.name() },
             Progress::Part { done, of, unit } => Self::Part { done, of, unit: unit_name(unit) },
             Progress::Line(text) => Self::Line { text },
+            Progress::Without(text) => Self::Without { text },
             Progress::Ready { name, .. } => Self::Ready { name },
         }
     }
@@ -92,6 +94,7 @@ impl Teller {
                 (self.bar, self.tenth) = (String::new(), (0, 0));
                 step.to_string()
             }
+            Progress::Without(text) => format!("  without: {text}"),
             Progress::Ready { name, root } => format!("{name} is ready: {}", root.display()),
         };
         self.clear();

@@ -236,6 +236,20 @@ fn compose_up_starts_a_server_that_works_and_keeps_what_it_has() {
     assert_eq!(world.docker(&["network", "ls", "--quiet", "--filter=driver=bridge"]), "");
 }
 
+/// What the documentation says of limits is set, and keys do not get into a build.
+#[test]
+fn the_limits_that_are_documented_are_set_and_keys_stay_out_of_the_image() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| fs::read_to_string(project.join(name)).unwrap();
+    let (compose, pages) = (read("compose.yaml"), read("docs/server.md"));
+    for setting in ["pids_limit", "mem_limit", "cpus"] {
+        assert!(pages.contains(&format!("`{setting}`")), "{setting}");
+        let line = format!("    {setting}: ");
+        assert!(compose.lines().any(|there| there.starts_with(&line)), "{setting}");
+    }
+    assert!(read(".dockerignore").lines().any(|line| line == "/.env*"));
+}
+
 /// The image is built by the compiler that the project is built by.
 #[test]
 fn the_image_has_the_projects_toolchain() {

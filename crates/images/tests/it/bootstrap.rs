@@ -42,19 +42,26 @@ fn the_agent_image_has_what_agents_need_and_nothing_of_the_machine_that_made_it(
     ] {
         assert!(root.join(program).symlink_metadata().is_ok(), "{program}");
     }
-    let (mut odd, mut files) = (Vec::<PathBuf>::new(), 0);
+    let (mut odd, mut files, mut locks) = (Vec::<PathBuf>::new(), 0, 0);
     each(root, &mut |path, about| {
         let kind = about.file_type();
         let device = kind.is_block_device() || kind.is_char_device() || kind.is_socket();
         let others = about.uid() == 62541 || about.gid() == 62541;
         let set_id = !about.is_symlink() && about.permissions().mode() & 0o6000 != 0;
+        let lock = path.file_name().is_some_and(|name| name == ".package-lock.json")
+            && path.starts_with(root.join("usr/local/lib/cofferdam"));
+        if lock {
+            let text = fs::read_to_string(path).unwrap();
+            assert!(!text.contains("\"resolved\""), "{}", path.display());
+            locks += 1;
+        }
         if device || others || set_id {
             odd.push(path.to_owned());
         }
         files += 1;
     });
     assert!(odd.is_empty(), "{odd:?}");
-    assert!(files > 10_000, "{files}");
+    assert!(files > 10_000 && locks > 0, "{files} {locks}");
     for name in ["etc/resolv.conf", "etc/hostname", "etc/machine-id"] {
         assert_eq!(fs::read(root.join(name)).unwrap(), b"", "{name}");
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cofferdam_images::{
-    Bootstrap, BuildLimits, Builder, Definition, EngineBuild, Image, ImageError, Import, Needs,
-    Progress, Store, UnpackLimits, usual_base,
+    Bootstrap, BuildLimits, Builder, Definition, EngineBuild, Image, ImageError, Import, Naming,
+    Needs, Progress, Store, UnpackLimits, usual_base,
 };
 use cofferdam_sandbox::{Root, Sandbox, Spec};
 use cofferdam_sandbox_native::Native;
@@ -267,6 +267,7 @@ fn saves_and_comes_back(builder: Builder, formats: &[&[&str]]) {
             let import = Import {
                 archive: &file,
                 name,
+                naming: Naming::Chosen,
                 store: &lab.store,
                 now: 7,
                 patience: Duration::from_secs(60),
@@ -290,7 +291,7 @@ fn saves_and_comes_back(builder: Builder, formats: &[&[&str]]) {
         );
         assert!(told.last().is_some_and(|last| last.starts_with("AlreadyThere")), "{told:?}");
         let changing = lab.store.change(Duration::from_secs(60), &stop, &mut || {}).unwrap();
-        assert_eq!(changing.prune(true).unwrap().len(), 1);
+        assert_eq!(changing.prune(true).unwrap().images.len(), 1);
     }
 }
 

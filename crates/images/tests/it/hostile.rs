@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::atomic::AtomicBool;
 
+use cofferdam_images::{ImageError, Unpack};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use tar::EntryType;
 
 use crate::archives::{
-    LIMITS, Layer, Tar, docker_files, gzip, oci, oci_files, refusal, sum, tar_of, unpack,
+    LIMITS, Layer, Tar, docker_files, gzip, oci, oci_files, refusal, sum, tar_of, unpack, zstd,
 };
 
 fn one(tar: Tar) -> Vec<u8> {
@@ -130,9 +132,14 @@ fn bombs_are_seen_before_anything_is_written() {
     assert!(layer.packed.len() < 1 << 20);
     let reason = refusal(&oci(vec![layer]));
     assert!(reason.contains("more in it than an image may have"), "{reason}");
-    // The archive as a whole.
-    let reason = refusal(&gzip(&vec![0; usize::try_from(LIMITS.bytes).unwrap() + 1]));
-    assert!(reason.contains("more in it than an image may have"), "{reason}");
+    // The archive as a whole, in a member and behind its end.
+    let zeros = vec![0; usize::try_from(LIMITS.bytes).unwrap() + 1];
+    let index = || Tar::new().file("index.json", "{}");
+    let large = index().entry(EntryType::Regular, "zeros", "", &zeros).bytes();
+    for archive in [large, [index().bytes(), zeros].concat()] {
+        let reason = refusal(&gzip(&archive));
+        assert!(reason.contains("more in it than an image may have"), "{reason}");
+    }
     // Many small files, many layers.
     let mut tar = Tar::new();
     for number in 0..=LIMITS.entries {
@@ -158,10 +165,42 @@ fn bombs_are_seen_before_anything_is_written() {
     assert!(reason.contains("too many headers"), "{reason}");
 }
 
+/// Where it would be written there is no directory.
+#[test]
+fn an_archive_without_an_image_is_not_taken_out_of_its_compression() {
+    let place = tempfile::tempdir().unwrap();
+    let archive = place.path().join("archive");
+    let root = place.path().join("missing/root");
+    for bytes in [Tar::new().file("etc/passwd", "x").bytes(), vec![0; 1 << 20]] {
+        for packed in [gzip(&bytes), zstd(&bytes)] {
+            fs::write(&archive, packed).unwrap();
+            let stop = AtomicBool::new(false);
+            let unpacking = Unpack { archive: &archive, limits: LIMITS, stop: &stop };
+            let refused = unpacking.into_directory(&root, &mut |_| {});
+            let Err(ImageError::Archive { reason, .. }) = refused else { panic!("{refused:?}") };
+            assert!(reason.contains("docker export"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_to_blame_itself() {
+    let place = tempfile::tempdir().unwrap();
+    let (archive, stop) = (place.path().join("no such file"), AtomicBool::new(false));
+    let unpacking = Unpack { archive: &archive, limits: LIMITS, stop: &stop };
+    let refused = unpacking.into_directory(&place.path().join("root"), &mut |_| {});
+    assert!(
+        matches!(&refused, Err(ImageError::Archive { path, .. }) if *path == archive),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn files_that_readers_disagree_about_are_refused() {
     let reason = refusal(&one(Tar::new().pax(&[("size", b"1000000")]).file("a", "x")));
     assert!(reason.contains("said twice"), "{reason}");
+    let reason = refusal(&one(Tar::new().pax(&[("size", b"8589934592")]).file("a", "")));
+    assert!(reason.contains("larger than 8 GiB"), "{reason}");
     let reason = refusal(&one(Tar::new().pax(&[("GNU.sparse.major", b"1")]).file("a", "x")));
     assert!(reason.contains("sparse"), "{reason}");
     let reason = refusal(&one(Tar::new().entry(EntryType::GNUSparse, "a", "", b"x")));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use cofferdam_images::{ImageError, Import, Progress, Step, Store, Unpack, UnpackLimits};
+use cofferdam_images::{ImageError, Import, Naming, Progress, Step, Store, Unpack, UnpackLimits};
 use cofferdam_testkit::OrdinaryUser;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -348,6 +348,7 @@ fn an_imported_image_has_places_for_what_sandboxes_have_of_their_own() {
         let import = Import {
             archive: &archive,
             name,
+            naming: Naming::OfTheFile,
             store: &store,
             now: 7,
             patience,
@@ -366,6 +367,37 @@ fn an_imported_image_has_places_for_what_sandboxes_have_of_their_own() {
         }
     }
     assert_eq!(fs::read_to_string(&outside).unwrap(), "untouched");
+}
+
+#[test]
+fn a_files_name_takes_no_other_images_name() {
+    let place = tempfile::tempdir().unwrap();
+    let (store, stop) = (Store::in_home(&place.path().join("home")), AtomicBool::new(false));
+    let import = |content: &str, naming| {
+        let archive = place.path().join("agent.tar");
+        fs::write(&archive, oci(vec![Tar::new().file("a", content).into()])).unwrap();
+        let import = Import {
+            archive: &archive,
+            name: "agent",
+            naming,
+            store: &store,
+            now: 7,
+            patience: Duration::from_secs(60),
+            limits: UnpackLimits::default(),
+            stop: &stop,
+        };
+        import.import(&mut |_| {})
+    };
+    let first = import("1", Naming::OfTheFile).unwrap();
+    // The same again is the same.
+    assert_eq!(import("1", Naming::OfTheFile).unwrap(), first);
+    let error = import("2", Naming::OfTheFile).unwrap_err();
+    assert!(matches!(error, ImageError::Taken { .. }), "{error:?}");
+    assert!(error.help().unwrap().contains("--name agent"), "{error:?}");
+    assert_eq!(store.find("agent").unwrap(), first);
+    assert_eq!(store.list().unwrap().len(), 1);
+    let second = import("2", Naming::Chosen).unwrap();
+    assert_eq!(store.find("agent").unwrap().root, second.root);
 }
 
 #[test]

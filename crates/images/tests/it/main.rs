@@ -5,6 +5,7 @@
 
 mod archives;
 mod bootstrap;
+mod engine_ends;
 mod engines;
 mod hostile;
 mod importing;

@@ -15,14 +15,14 @@ const PROCESSES: u64 = 32_768;
 
 /// Words for an engine's command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct EngineWords {
     /// Before the verb.
     global: Vec<String>,
     /// Behind `build`.
     build: Vec<String>,
 }
 
-impl Limits {
+impl EngineWords {
     /// What this machine needs. Docker's daemon has limits of its own; Podman asks for more than
     /// machines that are containers themselves may give.
     pub(crate) fn here(builder: Builder, runc: Option<&PathBuf>) -> Self {
@@ -59,11 +59,11 @@ impl Limits {
         Self { global, build }
     }
 
-    pub(crate) fn words(&self) -> &[String] {
+    pub(crate) fn of_all(&self) -> &[String] {
         &self.global
     }
 
-    pub(crate) fn build_words(&self) -> Vec<String> {
+    pub(crate) fn of_build(&self) -> Vec<String> {
         self.build.clone()
     }
 }
@@ -86,16 +86,17 @@ mod tests {
     #[test]
     fn podman_asks_for_no_more_than_there_is() {
         let runc = PathBuf::from("/usr/sbin/runc");
-        let of =
-            |hybrid, runc| Limits::of_podman("--network=host".to_owned(), 20, 10, hybrid, runc);
-        let limits = of(true, Some(&runc));
-        assert_eq!(limits.words(), ["--runtime=/usr/sbin/runc"]);
+        let of = |hybrid, runc| {
+            EngineWords::of_podman("--network=host".to_owned(), 20, 10, hybrid, runc)
+        };
+        let words = of(true, Some(&runc));
+        assert_eq!(words.of_all(), ["--runtime=/usr/sbin/runc"]);
         assert_eq!(
-            limits.build_words(),
+            words.of_build(),
             ["--network=host", "--ulimit=nofile=20:20", "--ulimit=nproc=10:10"]
         );
-        assert!(of(true, None).build_words().contains(&"--isolation=chroot".to_owned()));
-        assert!(of(false, Some(&runc)).words().is_empty());
+        assert!(of(true, None).of_build().contains(&"--isolation=chroot".to_owned()));
+        assert!(of(false, Some(&runc)).of_all().is_empty());
         let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
         assert!(allowed(Resource::Nofile, u64::MAX) <= most);
     }
