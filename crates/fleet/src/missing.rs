@@ -48,7 +48,7 @@ impl Backend for NoBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: false, forks: false, audits: false }
+        Capabilities { lingers: false, forks: false, audits: false, measures_cpu: false }
     }
 
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

@@ -87,7 +87,7 @@ mod tests {
         }
 
         fn capabilities(&self) -> Capabilities {
-            Capabilities { lingers: false, forks: false, audits: false }
+            Capabilities { lingers: false, forks: false, audits: false, measures_cpu: false }
         }
 
         fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

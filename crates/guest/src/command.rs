@@ -325,6 +325,8 @@ impl Command {
                 if let Some(terminal) = &channels.output.source {
                     // On what is no terminal this does nothing.
                     rustix::termios::tcsetwinsize(&terminal.fd, winsize(size)).ok();
+                    // gVisor's kernel keeps it to itself; who is told twice is told once.
+                    self.signal(libc::SIGWINCH);
                 }
             }
         }

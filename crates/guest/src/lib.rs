@@ -29,4 +29,5 @@ mod request;
 mod server;
 mod start;
 
+pub use server::LACK_OF_MEMORY;
 pub use start::{Serve, run};

@@ -22,6 +22,8 @@ use crate::spare::Spare;
 use crate::{sys, tree};
 use entrance::Entrance;
 
+pub use entrance::LACK_OF_MEMORY;
+
 /// Events taken at a time.
 const EVENTS: usize = 64;
 

@@ -92,8 +92,10 @@ pub(crate) fn usage_of_children() -> (u64, u64) {
 /// else along: values that own descriptors must not be dropped afterwards.
 pub(crate) fn close_from(first: RawFd) {
     let first = u32::try_from(first).unwrap_or(3);
+    // A greater number is a negative one to gVisor's kernel.
+    let last = i32::MAX as u32;
     // SAFETY: closing reads no memory; the caller ends without dropping owners.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if closed != 0 {
         for fd in first..65_536 {
             // SAFETY: as above.

@@ -21,6 +21,8 @@ pub(crate) struct Process {
     pub(crate) parent: i32,
     /// Whether any of its threads still runs: a zombie is not alive.
     pub(crate) alive: bool,
+    /// Pages of memory that it has.
+    pub(crate) pages: u64,
 }
 
 /// All processes that can be seen now.
@@ -61,7 +63,8 @@ fn parse_stat(text: &[u8]) -> Option<Process> {
     // A zombie whose main thread has left while others go on is no zombie.
     let threads = fields.nth(15).and_then(number).unwrap_or(1);
     let alive = !matches!(state, b'Z' | b'X' | b'x') || threads > 1;
-    Some(Process { pid, parent, alive })
+    let pages = fields.nth(3).and_then(|pages| std::str::from_utf8(pages).ok()?.parse().ok());
+    Some(Process { pid, parent, alive, pages: pages.unwrap_or(0) })
 }
 
 /// Those of the processes that come from `root`, without itself.
@@ -129,6 +132,17 @@ pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
     first.unwrap_or(0)
 }
 
+/// Kills the one that has the most memory among those that come from `root`, but for its
+/// children.
+pub(crate) fn kill_largest(root: Pid) {
+    let candidates = descendants(&processes(), root);
+    let candidates = candidates.into_iter().filter(|process| process.alive);
+    let candidates = candidates.filter(|process| process.parent != root.as_raw_nonzero().get());
+    if let Some(largest) = candidates.max_by_key(|process| process.pages) {
+        send(largest.pid, libc::SIGKILL);
+    }
+}
+
 /// Sends a signal to a process that may be gone by now.
 pub(crate) fn send(pid: Pid, signal: i32) {
     // Gone is as good as told; nothing else can be done about a refusal.
@@ -140,7 +154,7 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32, alive: bool) -> Process {
-        Process { pid: Pid::from_raw(pid).unwrap(), parent, alive }
+        Process { pid: Pid::from_raw(pid).unwrap(), parent, alive, pages: 0 }
     }
 
     fn stat(name: &str, state: char, threads: u32) -> String {
@@ -162,6 +176,12 @@ mod tests {
     #[test]
     fn a_process_whose_main_thread_has_left_is_alive() {
         assert_eq!(parse_stat(stat("sh", 'Z', 3).as_bytes()), Some(process(42, 7, true)));
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_read() {
+        let line = "1 (sh) S 0 1 1 0 0 0 0 0 0 0 17 5 0 0 20 0 1 0 5 23359488 3933 1844 0 0\n";
+        assert_eq!(parse_stat(line.as_bytes()).unwrap().pages, 3933);
     }
 
     #[test]

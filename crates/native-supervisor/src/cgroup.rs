@@ -21,6 +21,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::procfs;
+use crate::relief::Relief;
 use crate::wire::GroupKind;
 
 /// Prefix of the names of all groups this product makes.
@@ -327,6 +328,12 @@ impl Groups {
             (None, None) => return 0,
         };
         keyed(&procfs::read(file).unwrap_or_default(), "oom_kill").unwrap_or(0)
+    }
+
+    /// Has lack of memory told rather than met by a kill, where that can be had.
+    #[must_use]
+    pub fn relief(&self) -> Option<Relief> {
+        self.legacy_path(Controller::Memory).and_then(|group| Relief::watch(group))
     }
 
     /// Stops every process in the groups; `false` where no group can. A process

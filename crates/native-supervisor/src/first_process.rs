@@ -15,6 +15,7 @@ use crate::failure::{Failure, Step, ignore};
 use crate::hire::DOOR;
 use crate::identity::Identity;
 use crate::room::{self, Prepared, Vault};
+use crate::sentry::{self, Runtime};
 use crate::start::{Admission, Birth, Go, Lent, Progress, enter, namespaces, wait};
 use crate::sys::{self, Cloned};
 use crate::wire::{self, NetworkPlan, Plan, WorkspacePlan};
@@ -44,7 +45,7 @@ pub(crate) fn live(
 ) -> ! {
     let first = FirstProcess { identity, own_program: Some(own_program), supervisor };
     let lived = first.live(birth);
-    first.tell(birth, lived);
+    first.tell(lived);
     std::process::exit(1);
 }
 
@@ -52,12 +53,24 @@ pub(crate) fn live(
 /// there on.
 #[must_use]
 pub fn enter_by_door() -> ExitCode {
-    let Ok(supervisor) = knock() else { return ExitCode::FAILURE };
+    knock().map_or(ExitCode::FAILURE, |supervisor| come_in(&supervisor))
+}
+
+/// In a kernel that is a program: the same, where the way in is already open.
+#[must_use]
+pub fn enter_by_stdin() -> ExitCode {
+    let Ok(supervisor) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 8) else {
+        return ExitCode::FAILURE;
+    };
+    come_in(&supervisor)
+}
+
+fn come_in(supervisor: &OwnedFd) -> ExitCode {
     // Whoever it is, the engine made it that.
     let identity = Identity::Unmapped;
-    let first = FirstProcess { identity, own_program: None, supervisor: &supervisor };
+    let first = FirstProcess { identity, own_program: None, supervisor };
     let entered = first.enter();
-    first.tell(Birth::Hired, entered);
+    first.tell(entered);
     ExitCode::FAILURE
 }
 
@@ -77,13 +90,12 @@ pub fn run_guest() -> ExitCode {
 
 impl FirstProcess<'_> {
     /// Says what went wrong, if something did.
-    fn tell(&self, birth: Birth, outcome: Result<(), Failure>) {
+    fn tell(&self, outcome: Result<(), Failure>) {
         let Err(failure) = outcome else { return };
         // Nobody to tell means that the supervisor is gone too.
         ignore(wire::send(self.supervisor, &Progress::Failed(failure), &[]));
-        // Ending with messages unread would take back what was just said. The
-        // parent of a fork's has read all there are.
-        while birth != Birth::ParentOfFork && reads(self.supervisor) {}
+        // Ending with messages unread would take back what was just said.
+        while reads(self.supervisor) {}
     }
 
     /// In a container: the room is there already.
@@ -107,6 +119,8 @@ impl FirstProcess<'_> {
         let (go, beside) = self.receive::<Go>()?;
         let mut beside = beside.into_iter();
         let socket = beside.next().ok_or_else(|| Failure::new("the socket is missing"))?;
+        let runtime = sentry::of(&plan).map(|sentry| Runtime::open(&plan, sentry)).transpose()?;
+        let next = (socket, runtime);
         let prepared = Prepared {
             base: if go.base { beside.next() } else { None },
             image: if go.image { beside.next() } else { None },
@@ -114,7 +128,7 @@ impl FirstProcess<'_> {
         };
         match (&plan.workspace, beside.next(), beside.next()) {
             (WorkspacePlan::Fork(lower), Some(user), Some(mounts)) => {
-                self.fork(&plan, lower, Lent { user, mounts }, socket)
+                self.fork(&plan, lower, Lent { user, mounts }, next)
             }
             (WorkspacePlan::Fork(_), ..) => {
                 Err(Failure::new("a fork without namespaces to begin from"))
@@ -124,9 +138,29 @@ impl FirstProcess<'_> {
                 let site = plan.mount_point.as_path();
                 let vault = room::build(&plan, self.identity, materials, site, None)?;
                 let hold = self.join()?;
-                self.finish(&plan, hold, socket, Some(vault))
+                self.go_on(&plan, hold, next, vault)
             }
         }
+    }
+
+    /// In its room: becomes the guest, or a kernel that has one.
+    fn go_on(
+        &self,
+        plan: &Plan,
+        hold: [bool; 3],
+        (socket, runtime): (OwnedFd, Option<Runtime>),
+        vault: Vault,
+    ) -> Result<(), Failure> {
+        let Some(runtime) = runtime else {
+            return self.finish(plan, hold, socket, Some(vault));
+        };
+        sys::hide_groups().step("hide the control groups")?;
+        let proxy = room::listen_for_proxy(plan.network)?;
+        let mut beside = vec![vault.directory.as_fd()];
+        beside.extend(proxy.iter().map(AsFd::as_fd));
+        let built = Progress::Built { store: vault.store.clone(), lower: vault.lower.clone() };
+        wire::send(self.supervisor, &built, &beside).step("report to the supervisor")?;
+        Err(runtime.become_it(self.supervisor))
     }
 
     fn receive<T: serde::de::DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), Failure> {
@@ -149,7 +183,7 @@ impl FirstProcess<'_> {
         plan: &Plan,
         lower: &[String],
         lent: Lent,
-        socket: OwnedFd,
+        next: (OwnedFd, Option<Runtime>),
     ) -> Result<(), Failure> {
         let hold = self.join()?;
         let identity = self.identity.within(lent.user.as_fd());
@@ -166,7 +200,7 @@ impl FirstProcess<'_> {
                 wire::send(self.supervisor, &Progress::Born(pid), &[child.as_fd()])
                     .step("announce the first process")?;
                 rustix::io::write(&announce, b"!").step("let the first process go on")?;
-                drop((socket, announced, announce));
+                drop((next, announced, announce));
                 self.close_socket();
                 wait(&child)?;
                 std::process::exit(0);
@@ -179,7 +213,7 @@ impl FirstProcess<'_> {
                     return Err(Failure::new("whoever made the first process is gone"));
                 }
                 let first = FirstProcess { identity, ..*self };
-                first.finish(plan, hold, socket, Some(vault))
+                first.go_on(plan, hold, next, vault)
             }
         }
     }
@@ -205,8 +239,10 @@ impl FirstProcess<'_> {
             // Only now: the namespace takes the groups the process is in as its root.
             sys::hide_groups().step("hide the control groups")?;
         }
-        let proxy = room::listen_for_proxy(plan.network)?;
-        let users = if hired { Users::Shared } else { Users::Own };
+        let served = sentry::of(plan).is_some();
+        // Where another kernel serves the room, the way out is made around that.
+        let proxy = if served { None } else { room::listen_for_proxy(plan.network)? };
+        let users = if hired && !served { Users::Shared } else { Users::Own };
         confine::limit_processes(&plan.limits, hold, users)?;
 
         let null = open_null()?;
@@ -219,7 +255,8 @@ impl FirstProcess<'_> {
         if !hired {
             sys::die_with_parent().step("die with the supervisor")?;
         }
-        let reports = if plan.without_filter { None } else { confine::filter(plan.audit, hold)? };
+        let reports =
+            if plan.without_filter { None } else { confine::filter(plan.audit && !served, hold)? };
         let mut beside: Vec<_> = vault.iter().map(|vault| vault.directory.as_fd()).collect();
         beside.extend(proxy.iter().chain(&reports).map(AsFd::as_fd));
         let confined = Progress::Confined {
@@ -234,11 +271,13 @@ impl FirstProcess<'_> {
             sys::place_descriptor(null.as_fd(), number).step("close the standard streams")?;
         }
         sys::place_descriptor(socket.as_fd(), GUEST_SOCKET).step("hand over the guest's socket")?;
-        if let Some(program) = self.own_program
-            && !self.identity.enters_guest()
-        {
+        // A runtime gives variables to what it executes, and gVisor's kernel shows those of
+        // every process to all: whoever is executed once more has none.
+        let again = if served { Some(sentry::open_program()?) } else { None };
+        let own = self.own_program.filter(|_| !self.identity.enters_guest());
+        if let Some(program) = again.as_ref().or(own) {
             sys::close_on_execute_from(GUEST_SOCKET + 1).step("close what is not the guest's")?;
-            return Err(sys::execute(program.as_fd(), GUEST_NAME)).step("start the guest");
+            return Err(sys::execute(program.as_fd(), &[GUEST_NAME])).step("start the guest");
         }
         // Their descriptors are closed all at once, and must not be closed again.
         std::mem::forget((socket, vault, proxy, null));

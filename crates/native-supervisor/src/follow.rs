@@ -8,9 +8,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::audit::Auditor;
 use crate::failure::Failure;
+use crate::hire;
 use crate::identity::Identity;
 use crate::remains;
 use crate::room::Vault;
+use crate::sentry;
 use crate::start::{Base, Newborn, Progress};
 use crate::supervisor::{hire_of, timespec};
 use crate::wire::{self, Plan};
@@ -65,7 +67,9 @@ pub(crate) fn follow(
         }
         let Some((progress, beside)) = wire::receive::<Progress>(&newborn.progress)? else {
             // The socket closed: the guest's program runs, if it got that far.
-            return if parts.vault.is_some() {
+            return if sentry::of(plan).is_some() && parts.vault.is_some() {
+                Err(Failure::new(format!("runsc could not start the sandbox: {}", hire::said())))
+            } else if parts.vault.is_some() {
                 Ok(())
             } else {
                 Err(Failure::new("the first process died while it was being set up"))
@@ -75,11 +79,17 @@ pub(crate) fn follow(
         match progress {
             // Comes before the rest, where it comes at all.
             Progress::Born(pid) => parts.init = beside.next().map(|handle| (pid, handle)),
+            Progress::Built { store, lower } => {
+                parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
+                parts.proxy = beside.next();
+            }
             Progress::Confined { built, proxy, landlock } => {
                 if let Some((store, lower)) = built {
                     parts.vault = beside.next().map(|directory| Vault { directory, store, lower });
                 }
-                parts.proxy = if proxy { beside.next() } else { None };
+                if proxy {
+                    parts.proxy = beside.next();
+                }
                 parts.landlock = landlock;
                 if let Some(listener) = beside.next() {
                     let init = parts.init.as_ref().map_or(newborn.pid, |(pid, _)| *pid);

@@ -24,6 +24,7 @@ use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
 use crate::mounts;
 use crate::room::{self, Prepared, Vault};
+use crate::sentry::LOG;
 use crate::start::{Base, Lent, Newborn, enter_mounts, enter_users, open_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
@@ -41,9 +42,6 @@ pub const ENTER: &str = "enter";
 
 /// The same in the sandbox's directory.
 const OUTSIDE: &str = "door";
-
-/// What the engine's command said.
-const LOG: &str = "engine.log";
 
 /// How long an engine may take to start a container.
 const START: Duration = Duration::from_secs(60);
@@ -185,7 +183,7 @@ fn wait_for_entry(
 }
 
 /// The end of what the engine's command said.
-fn said() -> String {
+pub(crate) fn said() -> String {
     let mut bytes = Vec::new();
     let read = File::open(LOG).and_then(|file| file.take(64 << 10).read_to_end(&mut bytes));
     let text = String::from_utf8_lossy(&bytes);

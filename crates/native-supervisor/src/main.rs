@@ -5,13 +5,15 @@
 use std::fs::File;
 use std::process::ExitCode;
 
-use cofferdam_native_supervisor::{first_process, hire, supervisor};
+use cofferdam_native_supervisor::{first_process, hire, sentry, supervisor};
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().unwrap_or_default();
-    if words.next().is_some_and(|word| word == hire::ENTER) {
-        return first_process::enter_by_door();
+    match words.next() {
+        Some(word) if word == hire::ENTER => return first_process::enter_by_door(),
+        Some(word) if word == sentry::ENTER => return first_process::enter_by_stdin(),
+        _ => {}
     }
     if name.as_encoded_bytes() == first_process::GUEST_NAME.to_bytes() {
         return first_process::run_guest();

@@ -69,13 +69,13 @@ pub fn map_owners(mount: BorrowedFd<'_>, namespace: BorrowedFd<'_>) -> Result<()
         .step("map the owners of the workspace's files")
 }
 
-/// Whether the root of the file system may be changed.
+/// Whether the root of the room at `place` may be changed.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn seal_root(access: RootAccess) -> Result<(), Failure> {
+pub fn seal_root(place: &Path, access: RootAccess) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::open("/", flags, Mode::empty()).step("open the root")?;
+    let root = rustix::fs::open(place, flags, Mode::empty()).step("open the root")?;
     let read_only = libc::MOUNT_ATTR_RDONLY;
     let (set, clear) = match access {
         RootAccess::Sealed => (read_only, 0),
@@ -138,7 +138,7 @@ pub fn new_file_system(
 ///
 /// # Errors
 /// When the file systems of the layers cannot be stacked.
-pub fn stack(lower: &[String], upper: &str, work: &str, at: &str) -> Result<(), Failure> {
+pub fn stack(lower: &[String], upper: &str, work: &str, at: &Path) -> Result<(), Failure> {
     // The options go through mount(2): a value of the newer interface is
     // limited to 256 bytes.
     let options = format!("lowerdir={},upperdir={upper},workdir={work},userxattr", lower.join(":"));
@@ -146,5 +146,5 @@ pub fn stack(lower: &[String], upper: &str, work: &str, at: &str) -> Result<(), 
         .map_err(|_| Failure::new("a layer's name has a NUL byte"))?;
     let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
     rustix::mount::mount("overlay", at, "overlay", flags, options.as_c_str())
-        .step_with(|| format!("stack {} layers at {at}", lower.len() + 1))
+        .step_with(|| format!("stack {} layers at {}", lower.len() + 1, at.display()))
 }

@@ -16,12 +16,49 @@ use crate::failure::{Failure, Step};
 use crate::identity::Identity;
 use crate::mounts::{self, Attributes, RootAccess};
 use crate::root::{self, Resolver, Source};
+use crate::sentry::{self, Programs};
 use crate::sys;
-use crate::wire::{NetworkPlan, Plan};
+use crate::wire::{FirstPlan, NetworkPlan, Plan};
 
-/// Where the layers and other parts of a sandbox are, out of its reach: under a
-/// mount that covers them.
-pub const VAULT: &str = "/.cofferdam";
+/// Where the layers and other parts of a sandbox are in its room, out of its reach: under
+/// a mount that covers them.
+const VAULT: &str = ".cofferdam";
+
+/// Where a room is in the mount namespace that it is built in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// It is the root.
+    Root,
+    /// It is a directory, from which a kernel that is a program serves it. Around it is
+    /// what that program needs, and nothing else.
+    Served,
+}
+
+impl Setting {
+    /// What a plan asks for.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        match plan.first {
+            FirstPlan::Served(_) => Self::Served,
+            FirstPlan::Cloned | FirstPlan::Hired(_) => Self::Root,
+        }
+    }
+
+    fn room(self) -> &'static Path {
+        Path::new(match self {
+            Self::Root => "/",
+            Self::Served => sentry::ROOM,
+        })
+    }
+
+    fn vault(self) -> PathBuf {
+        self.room().join(VAULT)
+    }
+
+    pub(crate) fn workspace(self) -> PathBuf {
+        self.room().join("workspace")
+    }
+}
 
 /// What covers them, a name among them: an empty directory that nobody may enter.
 const COVER: &str = "cover";
@@ -85,6 +122,9 @@ const DIRECTORIES: &[&str] = &[
 
 const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom", "tty"];
 
+/// The one that every program takes for granted.
+const NULL: &[&str] = &["null"];
+
 /// What the supervisor has prepared, because only it could.
 #[derive(Debug, Default)]
 pub struct Prepared {
@@ -103,6 +143,8 @@ pub struct Materials {
     base: Option<OwnedFd>,
     store: Option<OwnedFd>,
     resolver: Resolver,
+    /// Where another kernel serves the room.
+    programs: Option<Programs>,
 }
 
 /// Takes from the host what a room is made of. From here on, mounts are this process's
@@ -125,9 +167,14 @@ pub fn take(plan: &Plan, prepared: Prepared) -> Result<Materials, Failure> {
         (None, Some(directory)) => Some(mounts::copy_of(&directory)?),
         (None, None) => None,
     };
+    let (devices, programs) = match sentry::of(plan) {
+        Some(sentry) => (NULL, Some(Programs::take(sentry)?)),
+        None => (DEVICES, None),
+    };
+    let devices = take_devices(devices)?;
     let resolver = Resolver::of(plan.network);
     let sources = root::take(&plan.root)?;
-    Ok(Materials { sources, devices: take_devices()?, base, store, resolver })
+    Ok(Materials { sources, devices, base, store, resolver, programs })
 }
 
 /// Builds a sandbox's file system and moves into it, in the mount namespace this process
@@ -143,7 +190,7 @@ pub fn build(
     site: &Path,
     processes: Option<OwnedFd>,
 ) -> Result<Vault, Failure> {
-    let Materials { sources, devices, base, store, resolver } = materials;
+    let Materials { sources, mut devices, base, store, resolver, programs } = materials;
     let store = match store {
         Some(store) => store,
         None => sized_store(plan, identity)?,
@@ -151,15 +198,19 @@ pub fn build(
     let owner = identity.builder().to_string();
     let options =
         [("size", "8m"), ("nr_inodes", "8k"), ("mode", "755"), ("uid", &owner), ("gid", &owner)];
-    let new_root = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
-    mounts::place(new_root, site)?;
+    let new_root = || mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE);
+    mounts::place(new_root()?, site)?;
     rustix::process::chdir(site).step("enter the new root")?;
     // Before anything of an image is in it: from here on no link leads out of it. The old
     // root stays below until the kernel has seen that a /proc was in sight.
     rustix::process::pivot_root(".", ".").step("change the root")?;
     become_builder(identity)?;
+    let served = match programs {
+        Some(programs) => Some((sentry::enter_room(new_root()?)?, programs)),
+        None => None,
+    };
 
-    let vault = Path::new(".cofferdam");
+    let vault = Path::new(VAULT);
     for directory in DIRECTORIES {
         root::make_directory(Path::new(directory))?;
     }
@@ -170,8 +221,15 @@ pub fn build(
     mount_temporary(plan, identity)?;
     root::put(sources)?;
     root::introduce(&plan.root, &resolver, identity.agent())?;
-    put_devices(devices)?;
-    mount_kernel_views(processes)?;
+    match &served {
+        // Those inside are the other kernel's.
+        Some((_, programs)) => programs.put_inside()?,
+        None => {
+            put_devices(std::mem::take(&mut devices))?;
+            link_devices()?;
+            mount_kernel_views(processes)?;
+        }
+    }
 
     let store_name = "s0".to_owned();
     mounts::place(store, vault.join(&store_name))?;
@@ -181,10 +239,17 @@ pub fn build(
         lower.push("base".to_owned());
     }
 
+    if let Some((around, programs)) = served {
+        sentry::leave_room(&around)?;
+        put_devices(devices)?;
+        programs.put_around()?;
+        sentry::mount_own()?;
+    }
     rustix::mount::unmount(".", UnmountFlags::DETACH).step("leave the old root")?;
-    rustix::process::chdir(VAULT).step("enter the vault")?;
-    open_workspace(identity, &store_name, 0, &lower)?;
-    close_vault(store_name, lower)
+    let setting = Setting::of(plan);
+    rustix::process::chdir(setting.vault()).step("enter the vault")?;
+    open_workspace(identity, setting, &store_name, 0, &lower)?;
+    close_vault(setting, store_name, lower)
 }
 
 /// Builds a sandbox's file system from another's, whose mounts this process has
@@ -194,24 +259,32 @@ pub fn build(
 /// The step that failed.
 pub fn build_fork(plan: &Plan, identity: Identity, lower: &[String]) -> Result<Vault, Failure> {
     isolate_mounts()?;
-    rustix::mount::unmount(VAULT, UnmountFlags::DETACH).step("uncover the layers")?;
-    mounts::seal_root(RootAccess::Open)?;
+    let setting = Setting::of(plan);
+    let vault = setting.vault();
+    rustix::mount::unmount(&vault, UnmountFlags::DETACH).step("uncover the layers")?;
+    mounts::seal_root(setting.room(), RootAccess::Open)?;
     become_builder(identity)?;
-    rustix::process::chdir("/").step("enter the root")?;
+    rustix::process::chdir(setting.room()).step("enter the root")?;
 
-    let taken = |number: &u32| !Path::new(VAULT).join(format!("s{number}")).exists();
+    let taken = |number: &u32| !vault.join(format!("s{number}")).exists();
     let number = (0..1000).find(taken).ok_or_else(|| Failure::new("too many forks of forks"))?;
     let store_name = format!("s{number}");
     let store = sized_store(plan, identity)?;
-    let place = Path::new(VAULT).join(&store_name);
+    let place = vault.join(&store_name);
     root::make_directories(&place)?;
     mounts::place(store, &place)?;
 
     mount_temporary(plan, identity)?;
-    mount_kernel_views(None)?;
-    rustix::process::chdir(VAULT).step("enter the vault")?;
-    open_workspace(identity, &store_name, 0, lower)?;
-    close_vault(store_name, lower.to_vec())
+    match setting {
+        Setting::Root => mount_kernel_views(None)?,
+        Setting::Served => {
+            rustix::process::chdir("/").step("leave the room")?;
+            sentry::mount_own()?;
+        }
+    }
+    rustix::process::chdir(&vault).step("enter the vault")?;
+    open_workspace(identity, setting, &store_name, 0, lower)?;
+    close_vault(setting, store_name, lower.to_vec())
 }
 
 /// The proxy's listener, where the sandbox may reach a proxy.
@@ -265,6 +338,7 @@ fn sized_store(plan: &Plan, identity: Identity) -> Result<OwnedFd, Failure> {
 /// The step that failed.
 pub fn open_workspace(
     identity: Identity,
+    setting: Setting,
     store: &str,
     number: u32,
     lower: &[String],
@@ -273,10 +347,11 @@ pub fn open_workspace(
     root::make_directories(Path::new(&upper))?;
     root::make_directories(Path::new(&work))?;
     hand_over(Path::new(&upper), identity, 0o755)?;
+    let workspace = setting.workspace();
     if lower.is_empty() {
-        return mounts::bind(Path::new(&upper), "/workspace", Attributes::WRITABLE);
+        return mounts::bind(Path::new(&upper), workspace, Attributes::WRITABLE);
     }
-    mounts::stack(lower, &upper, &work, "/workspace")
+    mounts::stack(lower, &upper, &work, &workspace)
 }
 
 /// Where the changes of layer `number` of a store are, in the vault.
@@ -297,22 +372,23 @@ fn hand_over(directory: &Path, identity: Identity, mode: u32) -> Result<(), Fail
 }
 
 /// Hides the layers for good and seals the root.
-fn close_vault(store: String, lower: Vec<String>) -> Result<Vault, Failure> {
+fn close_vault(setting: Setting, store: String, lower: Vec<String>) -> Result<Vault, Failure> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(VAULT, flags, Mode::empty()).step("open the vault")?;
+    let vault = setting.vault();
+    let directory = rustix::fs::open(&vault, flags, Mode::empty()).step("open the vault")?;
     rustix::process::chdir("/").step("enter the root")?;
-    mounts::bind(&Path::new(VAULT).join(COVER), VAULT, Attributes::READ_ONLY)?;
-    mounts::seal_root(RootAccess::Sealed)?;
+    mounts::bind(&vault.join(COVER), &vault, Attributes::READ_ONLY)?;
+    mounts::seal_root(setting.room(), RootAccess::Sealed)?;
     Ok(Vault { directory, store, lower })
 }
 
-fn take_devices() -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
+fn take_devices(names: &[&'static str]) -> Result<Vec<(&'static str, OwnedFd)>, Failure> {
     let take = |name: &&'static str| {
         let device = mounts::copy_of(&Path::new("/dev").join(name))?;
         mounts::restrict(device.as_fd(), Attributes::DEVICE)?;
         Ok((*name, device))
     };
-    DEVICES.iter().map(take).collect()
+    names.iter().map(take).collect()
 }
 
 fn put_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
@@ -321,6 +397,10 @@ fn put_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Failure> {
         root::make_place(&path)?;
         mounts::place(device, &path)?;
     }
+    Ok(())
+}
+
+fn link_devices() -> Result<(), Failure> {
     let links = [
         ("/proc/self/fd", "dev/fd"),
         ("/proc/self/fd/0", "dev/stdin"),

@@ -4,7 +4,8 @@
 //! that is only read, and a new one takes its place. Where processes run, they
 //! may hold files of the present layer open and would go on writing to what is
 //! supposed to be frozen; there the layer is copied while they are stopped, in
-//! time proportional to what has changed.
+//! time proportional to what has changed. So it is where a kernel that is a program serves
+//! the workspace: it would not see another one take its place.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use rustix::mount::UnmountFlags;
 use crate::cgroup::Groups;
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
-use crate::room::{self, Vault};
+use crate::room::{self, Setting, Vault};
 use crate::start::{Lent, enter, wait};
 use crate::sys::{self, Cloned};
 use crate::{processes, tree, wire};
@@ -29,6 +30,7 @@ pub struct Workspace {
     vault: Vault,
     identity: Identity,
     namespaces: Lent,
+    setting: Setting,
     /// The layer that takes changes now.
     present: u32,
     /// How many copies were made.
@@ -40,8 +42,8 @@ pub struct Workspace {
 impl Workspace {
     /// The workspace of a room that was just built.
     #[must_use]
-    pub fn new(vault: Vault, identity: Identity, namespaces: Lent) -> Self {
-        Self { vault, identity, namespaces, present: 0, copies: 0, snapshots: Vec::new() }
+    pub fn new(vault: Vault, identity: Identity, namespaces: Lent, setting: Setting) -> Self {
+        Self { vault, identity, namespaces, setting, present: 0, copies: 0, snapshots: Vec::new() }
     }
 
     /// The layers of a snapshot.
@@ -82,7 +84,8 @@ impl Workspace {
         if !groups.freeze(PATIENCE, &mut meanwhile)? {
             stopped = processes::stop_below(init, &mut meanwhile)?;
         }
-        let layers = if processes::any_below(init) { self.copy() } else { self.restack() };
+        let stays = self.setting == Setting::Served || processes::any_below(init);
+        let layers = if stays { self.copy() } else { self.restack() };
         processes::continue_all(&stopped);
         groups.thaw();
         self.snapshots.push(layers?);
@@ -95,14 +98,14 @@ impl Workspace {
         lower.extend(self.vault.lower.iter().cloned());
         let (identity, next) = (self.identity, self.present + 1);
         let before = self.vault.lower.clone();
-        let present = self.present;
+        let (present, setting) = (self.present, self.setting);
         self.inside(|| {
-            rustix::mount::unmount("/workspace", UnmountFlags::DETACH)
+            rustix::mount::unmount(setting.workspace(), UnmountFlags::DETACH)
                 .step("take the workspace away")?;
-            room::open_workspace(identity, &store, next, &lower).inspect_err(|_| {
+            room::open_workspace(identity, setting, &store, next, &lower).inspect_err(|_| {
                 // Back to what it was; if that fails as well, the first error
                 // is the one to tell.
-                ignore(room::open_workspace(identity, &store, present, &before));
+                ignore(room::open_workspace(identity, setting, &store, present, &before));
             })
         })?;
         self.present = next;

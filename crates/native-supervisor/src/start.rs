@@ -29,6 +29,15 @@ use crate::{confine, first_process, hire, mounts};
 pub enum Progress {
     /// A fork's first process has this number; beside it a descriptor of it.
     Born(u32),
+    /// Its room is built, which another kernel is going to serve: that is started now, and
+    /// whoever is first in it speaks next. Beside it the vault and, if there is one, the
+    /// proxy's listener.
+    Built {
+        /// The store of its layers.
+        store: String,
+        /// The frozen layers.
+        lower: Vec<String>,
+    },
     /// It is in its room, confined, and about to become the guest. Beside it, as far
     /// as there are any, the vault, the proxy's listener and where reported calls arrive.
     Confined {
@@ -191,7 +200,7 @@ impl Newborn {
     pub fn tell(
         &self,
         plan: &Plan,
-        socket: OwnedFd,
+        socket: &OwnedFd,
         (base, store): (Option<&Base>, Option<&OnDisk>),
         lent: Option<&Lent>,
     ) -> Result<(), Failure> {
@@ -207,6 +216,24 @@ impl Newborn {
         beside.extend(lent.iter().flat_map(|lent| [lent.user.as_fd(), lent.mounts.as_fd()]));
         wire::send(&self.progress, plan, &[]).step("tell the first process the plan")?;
         wire::send(&self.progress, &go, &beside).step("let the first process go on")
+    }
+
+    /// Tells whoever is first in the kernel that it becomes what it was told itself.
+    ///
+    /// # Errors
+    /// The step that failed, of those on this side.
+    pub fn tell_successor(
+        &self,
+        plan: &Plan,
+        socket: &OwnedFd,
+        groups: &Groups,
+    ) -> Result<(), Failure> {
+        let go = Go { base: false, image: false, changes: None };
+        let admission = Admission { hold: groups.hold() };
+        wire::send(&self.progress, plan, &[])
+            .and_then(|()| wire::send(&self.progress, &go, &[socket.as_fd()]))
+            .and_then(|()| wire::send(&self.progress, &admission, &[]))
+            .step("tell the first process inside the plan")
     }
 
     /// Has it join its groups, and become the guest.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
-    socket_with, socketpair,
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
+    listen, socket_with, socketpair,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
 
@@ -21,7 +21,10 @@ use crate::follow::{Parts, follow};
 use crate::hire::{self, Hired};
 use crate::identity::Identity;
 use crate::procfs;
+use crate::relief::Relief;
 use crate::remains;
+use crate::room::Setting;
+use crate::sentry;
 use crate::snapshot::Workspace;
 use crate::start::{self, Base, Birth, Lent, Newborn};
 use crate::store::{self, OnDisk};
@@ -133,6 +136,8 @@ struct Supervisor {
     init_handle: OwnedFd,
     workspace: Workspace,
     auditor: Option<Auditor>,
+    /// Where the sandbox's kernel is a program, which is not to be killed.
+    relief: Option<Relief>,
     proxy: Option<OwnedFd>,
     guest: GuestDoor,
     door: Option<OwnedFd>,
@@ -157,7 +162,8 @@ impl Supervisor {
         let firsts = (&mut newborn, hired);
         match Self::build(&plan, descriptors, ground, firsts, &mut groups, host) {
             Ok((supervisor, owner)) => {
-                let supervisor = Self { groups, ..supervisor };
+                let relief = sentry::of(&plan).and_then(|_| groups.relief());
+                let supervisor = Self { groups, relief, ..supervisor };
                 let reported = supervisor.guest.dial().and_then(|connection| {
                     let mut beside = vec![connection.as_fd()];
                     beside.extend(owner.as_ref().map(AsFd::as_fd));
@@ -220,6 +226,10 @@ impl Supervisor {
         if claim.is_some() || plan.linger_ms.is_some() {
             remains::keep_plan(plan)?;
         }
+        if sentry::of(plan).is_some() {
+            std::fs::File::create(sentry::LOG).step("make a log of the runtime's")?;
+        }
+        let limits = sentry::around(plan);
         let (guest, socket) = GuestDoor::make()?;
         let door = match plan.linger_ms {
             Some(_) => Some(listen_at(remains::CONTROL)?),
@@ -244,7 +254,7 @@ impl Supervisor {
                 other.into_iter().for_each(Newborn::discard);
                 let places = Places::find();
                 if places.need_birthplace() {
-                    *groups = Groups::make(&places, &plan.id, &plan.limits);
+                    *groups = Groups::make(&places, &plan.id, &limits);
                 }
                 let birthplace = groups.birthplace()?;
                 let birthplace = birthplace.as_ref().map(AsFd::as_fd);
@@ -269,13 +279,17 @@ impl Supervisor {
                     }
                     None => (base.as_ref(), store.as_ref()),
                 };
-                newborn.tell(plan, socket, from, lent.as_ref())?;
+                newborn.tell(plan, &socket, from, lent.as_ref())?;
                 parts.base = base;
                 // While the first process builds its room.
                 if groups.kind() == GroupKind::None {
-                    *groups = Groups::make(&Places::find(), &plan.id, &plan.limits);
+                    *groups = Groups::make(&Places::find(), &plan.id, &limits);
                 }
-                newborn.admit(groups)
+                newborn.admit(groups)?;
+                match sentry::of(plan) {
+                    Some(_) => newborn.tell_successor(plan, &socket, groups),
+                    None => Ok(()),
+                }
             })
             .and_then(|()| follow(&newborn, plan, identity, host, &mut parts));
         if let Err(failure) = followed {
@@ -304,6 +318,7 @@ impl Supervisor {
             landlock: parts.landlock,
             users: identity.kind(),
             audit: parts.auditor.is_some(),
+            own_kernel: sentry::of(plan).is_some(),
             owner: parts.base.as_ref().map(|base| base.owner),
         };
         let supervisor = Self {
@@ -312,8 +327,9 @@ impl Supervisor {
             groups: Groups::default(),
             child,
             init_handle,
-            workspace: Workspace::new(vault, identity, namespaces),
+            workspace: Workspace::new(vault, identity, namespaces, Setting::of(plan)),
             auditor: parts.auditor,
+            relief: None,
             proxy: parts.proxy,
             guest,
             door,
@@ -341,14 +357,18 @@ impl Supervisor {
                 self.errand.take_if(|errand| !matches!(errand.try_wait(), Ok(None)));
                 sys::give_back_code();
             }
-            let wake = [lonely_until, quiet_at].into_iter().flatten().min();
-            let Ready { ended, reported, knocked, spoke } = self.poll(&hosts, wake);
+            let look_again = self.relief.as_ref().and_then(Relief::look_again);
+            let wake = [lonely_until, quiet_at, look_again].into_iter().flatten().min();
+            let Ready { ended, reported, short, knocked, spoke } = self.poll(&hosts, wake);
             if ended {
                 break;
             }
             if reported {
                 self.auditor.iter_mut().for_each(Auditor::attend);
                 quiet_at = quiet_at.or(Some(Instant::now() + QUIET));
+            }
+            if short || look_again.is_some_and(|at| Instant::now() >= at) {
+                self.relieve();
             }
             if knocked && let Some(host) = self.admit(hosts.len()) {
                 hosts.push(host);
@@ -379,6 +399,10 @@ impl Supervisor {
             watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
             watched.len() - 1
         });
+        let relief = self.relief.as_ref().map(|relief| {
+            watched.push(PollFd::from_borrowed_fd(relief.told(), PollFlags::IN));
+            watched.len() - 1
+        });
         let knock = self.door.as_ref().map(|door| {
             watched.push(PollFd::new(door, PollFlags::IN));
             watched.len() - 1
@@ -393,9 +417,21 @@ impl Supervisor {
         Ready {
             ended: active(0),
             reported: report.is_some_and(active),
+            short: relief.is_some_and(active),
             knocked: knock.is_some_and(active),
             spoke: (0..hosts.len()).find(|index| active(first_host + index)),
         }
+    }
+
+    fn relieve(&mut self) {
+        if self.relief.as_mut().is_some_and(Relief::look) {
+            self.guest.ask_for_memory();
+        }
+    }
+
+    /// How many processes were killed for lack of memory.
+    fn oom_kills(&self) -> u64 {
+        self.groups.oom_kills() + self.relief.as_ref().map_or(0, |relief| relief.kills)
     }
 
     fn admit(&self, attached: usize) -> Option<OwnedFd> {
@@ -417,7 +453,7 @@ impl Supervisor {
                 Ok(connection) => answer(&Report::Dialled(Ok(())), &[connection.as_fd()]),
                 Err(failure) => answer(&Report::Dialled(Err(failure)), &[]),
             },
-            Order::OomKills => answer(&Report::OomKills(self.groups.oom_kills()), &[]),
+            Order::OomKills => answer(&Report::OomKills(self.oom_kills()), &[]),
             Order::Audit => {
                 let (filed, held) = self.auditor.as_ref().map(Auditor::trail).unwrap_or_default();
                 answer(&Report::Audit(filed, held.to_vec()), &[])
@@ -518,6 +554,13 @@ impl GuestDoor {
         wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
         Ok(here)
     }
+
+    /// Has the guest kill whoever takes the most memory.
+    fn ask_for_memory(&self) {
+        // One that does not hear it leaves the rest to the host's kernel.
+        let packet = [cofferdam_guest::LACK_OF_MEMORY];
+        ignore(rustix::net::send(&self.0, &packet, SendFlags::NOSIGNAL));
+    }
 }
 
 /// What there is to do.
@@ -525,6 +568,8 @@ impl GuestDoor {
 struct Ready {
     ended: bool,
     reported: bool,
+    /// Of memory.
+    short: bool,
     knocked: bool,
     spoke: Option<usize>,
 }
@@ -551,7 +596,7 @@ fn attend_waiting(auditor: &mut Auditor) {
 pub(crate) fn hire_of(plan: &Plan) -> Option<&Hire> {
     match &plan.first {
         FirstPlan::Hired(hire) => Some(hire),
-        FirstPlan::Cloned => None,
+        FirstPlan::Cloned | FirstPlan::Served(_) => None,
     }
 }
 

@@ -218,10 +218,11 @@ pub fn read_memory(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<usiz
     Ok(done)
 }
 
-/// Becomes a program given by descriptor, with this one word and no environment.
+/// Becomes a program given by descriptor, with these words and no environment.
 /// Returns only on failure.
-pub fn execute(program: BorrowedFd<'_>, word: &CStr) -> io::Error {
-    let words = [word.as_ptr(), ptr::null()];
+pub fn execute(program: BorrowedFd<'_>, words: &[&CStr]) -> io::Error {
+    let mut words: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    words.push(ptr::null());
     let environment: [*const libc::c_char; 1] = [ptr::null()];
     // SAFETY: both lists are of live C strings and end with a null pointer.
     unsafe {
@@ -459,6 +460,9 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result
     check(libc::c_long::from(unsafe { libc::dup2(descriptor.as_raw_fd(), number) })).map(|_| ())
 }
 
+/// No descriptor has a greater number. What comes after is a negative one to gVisor's kernel.
+const LAST: u32 = i32::MAX as u32;
+
 /// Marks every descriptor from `first` on to be closed by the next program.
 ///
 /// # Errors
@@ -466,8 +470,7 @@ pub fn place_descriptor(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result
 pub fn close_on_execute_from(first: RawFd) -> io::Result<()> {
     let mark = libc::CLOSE_RANGE_CLOEXEC as i32;
     // SAFETY: descriptors are only marked, none is closed.
-    check(libc::c_long::from(unsafe { libc::close_range(first as u32, u32::MAX, mark) }))
-        .map(|_| ())
+    check(libc::c_long::from(unsafe { libc::close_range(first as u32, LAST, mark) })).map(|_| ())
 }
 
 /// Closes every descriptor from `first` on. Whoever owned one must not use or
@@ -476,7 +479,7 @@ pub fn close_on_execute_from(first: RawFd) -> io::Result<()> {
 /// # Errors
 /// Those of `close_range`.
 pub fn close_from(first: RawFd) -> io::Result<()> {
-    close_range(first as u32, u32::MAX)
+    close_range(first as u32, LAST)
 }
 
 /// As [`close_from`], but for one that stays.
@@ -488,7 +491,7 @@ pub fn close_from_but(first: RawFd, kept: BorrowedFd<'_>) -> io::Result<()> {
     if kept > first {
         close_range(first, kept - 1)?;
     }
-    close_range(kept + 1, u32::MAX)
+    close_range(kept + 1, LAST)
 }
 
 fn close_range(first: u32, last: u32) -> io::Result<()> {

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, Step};
 
 /// The version of these messages.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// No packet is longer than this.
 const MAX_PACKET: usize = 64 << 10;
@@ -146,6 +146,22 @@ pub enum FirstPlan {
     Cloned,
     /// A container engine starts it.
     Hired(Hire),
+    /// The supervisor clones it, and it becomes a kernel that is a program, which has the
+    /// guest as its own first process.
+    Served(Sentry),
+}
+
+/// How gVisor's runtime is asked to serve a room: see [`sentry`](crate::sentry).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sentry {
+    /// The runtime's program.
+    pub program: PathBuf,
+    /// This program, as a file that everybody may execute.
+    pub entry: PathBuf,
+    /// What the runtime is told.
+    pub words: Vec<String>,
+    /// What is to be done, as its bundle says it.
+    pub configuration: String,
 }
 
 /// How a container engine is asked for a first process, and to remove it. The
@@ -235,6 +251,8 @@ pub struct Built {
     pub users: UserKind,
     /// Acts are recorded.
     pub audit: bool,
+    /// The system calls of its processes are answered by a kernel of its own.
+    pub own_kernel: bool,
     /// Who owns the workspace's directory, where that had to be mapped.
     pub owner: Option<(u32, u32)>,
 }

@@ -76,10 +76,7 @@ impl Container {
             home,
             users,
             limits: spec.limits.clone(),
-            open_files: allowed(
-                Resource::Nofile,
-                u64::from(spec.limits.open_files).max(OPEN_FILES),
-            ),
+            open_files: open_files(&spec.limits),
             processes: allowed(Resource::Nproc, PROCESSES),
             open_network: spec.network == Network::Open,
             files: [(state.join("door"), DOOR), (program.to_path_buf(), PROGRAM)],
@@ -100,6 +97,11 @@ pub(crate) fn name(id: SandboxId) -> String {
 /// The sandbox of a container by this name.
 pub(crate) fn sandbox(name: &str) -> Option<SandboxId> {
     name.trim().strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// How many files the first process of a sandbox with these limits may open.
+pub(crate) fn open_files(limits: &Limits) -> u64 {
+    allowed(Resource::Nofile, u64::from(limits.open_files).max(OPEN_FILES))
 }
 
 /// Engines raise a limit to what they are told and fail where they may not, as on machines

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use cofferdam_embedded::{SUPERVISOR, copy};
 use cofferdam_sandbox::{Fact, OpenError, RoomError, Spec};
-use cofferdam_supervised::{Engine, Hire, Supervised};
+use cofferdam_supervised::{Engine, FirstPlan, Hire, Supervised};
 use cofferdam_types::{Network, SandboxId};
 use sha2::{Digest, Sha256};
 
 use crate::container::{Container, Users, name, sandbox};
 use crate::errand::{PATIENCE, Refusal, ask};
-use crate::{arguments, bundle, examine, image};
+use crate::gvisor::Gvisor;
+use crate::{arguments, bundle, examine, gvisor, image};
 
 /// Variables that engines are told of: where their programs, sockets and settings are.
 const PASSED_ON: &[&str] = &[
@@ -62,11 +63,13 @@ pub enum Kind {
     Crun,
     /// The runtime runc, by itself.
     Runc,
+    /// gVisor's runtime, whose sandboxes have a kernel of their own.
+    Runsc,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Docker, Self::Podman, Self::Crun, Self::Runc];
+    pub const ALL: [Self; 5] = [Self::Docker, Self::Podman, Self::Crun, Self::Runc, Self::Runsc];
 
     /// Its name, which is that of its program and of its back end.
     #[must_use]
@@ -76,6 +79,7 @@ impl Kind {
             Self::Podman => "podman",
             Self::Crun => "crun",
             Self::Runc => "runc",
+            Self::Runsc => "runsc",
         }
     }
 
@@ -96,14 +100,18 @@ pub fn backend(kind: Kind, home: PathBuf) -> Supervised {
 #[must_use]
 pub fn backend_in(kind: Kind, home: PathBuf, environment: Vec<(String, String)>) -> Supervised {
     let engine = ContainerEngine::new(kind, &home, environment);
-    Supervised::new(home).hiring_from(Arc::new(engine))
+    let engine: Arc<dyn Engine> = match kind {
+        Kind::Runsc => Arc::new(Gvisor::new(engine)),
+        _ => Arc::new(engine),
+    };
+    Supervised::new(home).hiring_from(engine)
 }
 
 /// One engine, for the sandboxes of one home.
 pub(crate) struct ContainerEngine {
     pub(crate) kind: Kind,
     pub(crate) environment: Vec<(String, String)>,
-    shelf: PathBuf,
+    pub(crate) shelf: PathBuf,
     /// The home, as a word for labels.
     label: String,
     /// What the engine was last seen to be like, and when.
@@ -135,14 +143,22 @@ impl ContainerEngine {
 
     /// Where its program is.
     pub(crate) fn program(&self) -> Option<PathBuf> {
-        self.find(self.kind.name())
+        match self.kind {
+            Kind::Runsc => gvisor::choose(self.find_all("runsc"), &self.environment),
+            kind => self.find(kind.name()),
+        }
     }
 
     fn find(&self, name: &str) -> Option<PathBuf> {
-        let (_, path) = self.environment.iter().find(|(name, _)| name == "PATH")?;
+        self.find_all(name).next()
+    }
+
+    fn find_all(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        let path = self.environment.iter().find(|(name, _)| name == "PATH");
+        let path = path.map_or("", |(_, path)| path.as_str());
         // Runtimes are root's, and a user's PATH may lack where root's programs are.
         let everywhere = std::env::split_paths(path).chain(std::env::split_paths(USUAL_PATH));
-        everywhere.map(|directory| directory.join(name)).find(|path| path.is_file())
+        everywhere.map(move |directory| directory.join(name)).filter(|path| path.is_file())
     }
 
     /// What it prints when asked this.
@@ -235,7 +251,24 @@ impl ContainerEngine {
         }
     }
 
-    fn refused(&self, refusal: &Refusal) -> OpenError {
+    /// The program of containers, in a place of its own.
+    pub(crate) fn entry(&self) -> Result<PathBuf, OpenError> {
+        match copy::find(&self.shelf, &SUPERVISOR) {
+            Ok(Some(_)) => Ok(self.shelf.join(SUPERVISOR.name)),
+            _ => copy::keep(&self.shelf, 0o755, &SUPERVISOR),
+        }
+        .map_err(|source| failed("keep the program of containers", source))
+    }
+
+    /// Its program, or what would mend that there is none.
+    pub(crate) fn needed_program(&self) -> Result<PathBuf, OpenError> {
+        self.program().ok_or_else(|| {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            self.refused(&Refusal::NotRun(self.kind.name().to_owned(), missing))
+        })
+    }
+
+    pub(crate) fn refused(&self, refusal: &Refusal) -> OpenError {
         OpenError::Unusable {
             cause: format!("{}: {refusal}", self.kind.name()),
             remedy: examine::remedy(self.kind, refusal),
@@ -243,28 +276,24 @@ impl ContainerEngine {
     }
 }
 
+fn failed(step: &str, source: io::Error) -> OpenError {
+    OpenError::Step { step: step.to_owned(), source }
+}
+
 impl Engine for ContainerEngine {
     fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    fn hire(&self, spec: &Spec, state: &Path) -> Result<Hire, OpenError> {
-        let failed = |step: &str, source| OpenError::Step { step: step.to_owned(), source };
+    fn first(&self, spec: &Spec, state: &Path) -> Result<FirstPlan, OpenError> {
         if state.to_str().is_none() || self.shelf.to_str().is_none() {
             return Err(OpenError::Unusable {
                 cause: format!("{} is not UTF-8, as engines want paths", state.display()),
                 remedy: "set COFFERDAM_HOME to a directory with another name".to_owned(),
             });
         }
-        let program = self.program().ok_or_else(|| {
-            let missing = io::Error::from(io::ErrorKind::NotFound);
-            self.refused(&Refusal::NotRun(self.kind.name().to_owned(), missing))
-        })?;
-        let entry = match copy::find(&self.shelf, &SUPERVISOR) {
-            Ok(Some(_)) => Ok(self.shelf.join(SUPERVISOR.name)),
-            _ => copy::keep(&self.shelf, 0o755, &SUPERVISOR),
-        }
-        .map_err(|source| failed("keep the program of containers", source))?;
+        let program = self.needed_program()?;
+        let entry = self.entry()?;
         // Whoever looks for remains need not ask engines that were never used.
         fs::write(self.mark(), "")
             .map_err(|source| failed("note that the engine is used", source))?;
@@ -289,13 +318,13 @@ impl Engine for ContainerEngine {
             let remove = ["delete", "--force", &container.name].map(str::to_owned);
             (start.to_vec(), remove.to_vec())
         };
-        Ok(Hire {
+        Ok(FirstPlan::Hired(Hire {
             engine: self.kind.name().to_owned(),
             container: container.name,
             start: self.line(&program, start),
             remove: self.line(&program, remove),
             environment: self.environment.clone(),
-        })
+        }))
     }
 
     fn forget(&self) -> bool {

@@ -6,6 +6,7 @@ use cofferdam_sandbox::Fact;
 
 use crate::engine::{ContainerEngine, Kind};
 use crate::errand::Refusal;
+use crate::gvisor;
 
 /// Looks at an engine without making a container.
 pub(crate) fn examine(engine: &ContainerEngine) -> Vec<Fact> {
@@ -22,12 +23,14 @@ pub(crate) fn examine(engine: &ContainerEngine) -> Vec<Fact> {
     let words: &[&str] = match kind {
         Kind::Docker => &["version", "--format={{.Server.Version}}"],
         Kind::Podman => &["version", "--format={{.Client.Version}}"],
-        Kind::Crun | Kind::Runc => &["--version"],
+        Kind::Crun | Kind::Runc | Kind::Runsc => &["--version"],
     };
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     facts.push(match engine.ask(&words, None) {
         Ok(version) => {
-            fact("version", version.lines().next().unwrap_or_default().trim().to_owned(), None)
+            let trouble = if kind == Kind::Runsc { gvisor::trouble_with(&version) } else { None };
+            let version = version.lines().next().unwrap_or_default().trim().to_owned();
+            fact("version", version, trouble)
         }
         Err(refusal) => fact("answer", refusal.to_string(), Some(remedy(kind, &refusal))),
     });
@@ -95,6 +98,7 @@ fn install(kind: Kind) -> String {
         Kind::Podman => "podman uidmap",
         Kind::Crun => "crun",
         Kind::Runc => "runc",
+        Kind::Runsc => return gvisor::INSTALL.to_owned(),
     };
     format!("install it: sudo apt install {package}")
 }

@@ -1,5 +1,5 @@
 //! Sandboxes whose first process a container engine starts: Docker, Podman, and the
-//! runtimes crun and runc without any daemon.
+//! runtimes crun and runc without any daemon; and those whose kernel is gVisor's.
 //!
 //! An engine gives namespaces, control groups and an end; the room inside is the one that
 //! every sandbox has, built by the supervisor (`cofferdam_native_supervisor::hire`). So this
@@ -12,6 +12,7 @@ mod container;
 mod engine;
 mod errand;
 mod examine;
+mod gvisor;
 mod image;
 
 pub use engine::{Kind, backend, backend_in};

@@ -277,6 +277,9 @@ pub struct Capabilities {
     pub forks: bool,
     /// It records what sandboxes do.
     pub audits: bool,
+    /// The CPU time that it tells of a command is what the command had, also where it was
+    /// kept waiting for its turn.
+    pub measures_cpu: bool,
 }
 
 /// What [`Backend::reconcile`] found.

@@ -51,6 +51,8 @@ pub enum Needs {
     Forks,
     /// [`Capabilities::audits`].
     Audits,
+    /// [`Capabilities::measures_cpu`].
+    CpuTime,
 }
 
 impl Needs {
@@ -60,6 +62,7 @@ impl Needs {
             Self::Lingering => capabilities.lingers,
             Self::Forks => capabilities.forks,
             Self::Audits => capabilities.audits,
+            Self::CpuTime => capabilities.measures_cpu,
         }
     }
 }

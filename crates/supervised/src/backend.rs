@@ -10,8 +10,7 @@ use std::time::Duration;
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    self, Built, First, FirstPlan, Hire, Keep, NetworkPlan, Order, Plan, Report, RootPlan,
-    WorkspacePlan,
+    self, Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
@@ -55,18 +54,36 @@ pub struct Supervised {
     held: Mutex<HashMap<SandboxId, Weak<Control>>>,
 }
 
-/// A container engine, asked for the first processes of sandboxes. All else is the
-/// supervisor's as ever.
+/// An engine, asked for the first processes of sandboxes. All else is the supervisor's as
+/// ever.
 pub trait Engine: Send + Sync {
     /// The back end's name.
     fn name(&self) -> &'static str;
 
-    /// How it is asked for the first process of a sandbox whose directory on the host
-    /// is this one, and to remove it. Of the spec its limits and its network matter.
+    /// What its sandboxes can do beyond the promises that all make.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { lingers: true, forks: true, audits: true, measures_cpu: true }
+    }
+
+    /// Where the first process of a sandbox comes from whose directory on the host is this
+    /// one. Of the spec its limits and its network matter.
     ///
     /// # Errors
     /// When it cannot serve such a sandbox.
-    fn hire(&self, spec: &Spec, state: &Path) -> Result<Hire, OpenError>;
+    fn first(&self, spec: &Spec, state: &Path) -> Result<FirstPlan, OpenError>;
+
+    /// The same for a fork, which begins in the namespaces of the sandbox that it is of.
+    ///
+    /// # Errors
+    /// When it cannot serve such a sandbox.
+    fn first_of_fork(&self, _spec: &Spec, _state: &Path) -> Result<FirstPlan, OpenError> {
+        Ok(FirstPlan::Cloned)
+    }
+
+    /// Whether it can have a first process ready for a sandbox whose plan comes later.
+    fn keeps_warm(&self) -> bool {
+        true
+    }
 
     /// Forgets what it was seen to be like, because it did not do what it was asked;
     /// whether there was something to forget, and asking again is of use.
@@ -212,17 +229,11 @@ impl Supervised {
             source,
         })?;
         let first = match (&self.engine, workspace) {
-            // A fork begins in the namespaces of the sandbox it is one of.
-            (None, _) | (_, WorkspacePlan::Fork(_)) => FirstPlan::Cloned,
-            (Some(engine), _) => FirstPlan::Hired(self.hire(engine.as_ref(), spec, &state)?),
+            (None, _) => FirstPlan::Cloned,
+            (Some(engine), WorkspacePlan::Fork(_)) => engine.first_of_fork(spec, &state.path)?,
+            (Some(engine), _) => first_by(engine.as_ref(), spec, &state)?,
         };
         Ok(Begun { state, first, supervisor: None })
-    }
-
-    fn hire(&self, engine: &dyn Engine, spec: &Spec, state: &State) -> Result<Hire, OpenError> {
-        let hire = engine.hire(spec, &state.path)?;
-        state.name_container(&hire.container).map_err(step("note the container's name"))?;
-        Ok(hire)
     }
 
     /// The same with a container that waits, if there is one.
@@ -240,7 +251,9 @@ impl Supervised {
     /// Has a container wait for the next sandbox like this one. One that cannot be had now
     /// is told of when it is needed.
     fn warm_up(&self, spec: &Spec, workspace: &WorkspacePlan) {
-        let Some(engine) = &self.engine else { return };
+        let Some(engine) = self.engine.as_ref().filter(|engine| engine.keeps_warm()) else {
+            return;
+        };
         let likeness = Likeness::of(spec);
         if matches!(workspace, WorkspacePlan::Fork(_)) || !self.pool.wants(&likeness) {
             return;
@@ -249,7 +262,9 @@ impl Supervised {
             let id = SandboxId::generate();
             let state = state::make(&self.home, id).ok()?;
             let spec = Spec { id, ..spec.clone() };
-            let hire = self.hire(engine.as_ref(), &spec, &state).ok()?;
+            let FirstPlan::Hired(hire) = first_by(engine.as_ref(), &spec, &state).ok()? else {
+                return None;
+            };
             let (socket, supervisor) = self.spawn().ok()?;
             let first = First::Warm { state: state.path.clone(), hire: hire.clone() };
             wire::send(&socket, &first, &[state.lock.as_fd()]).ok()?;
@@ -522,6 +537,15 @@ struct Raised {
     built: (Built, Option<OwnedFd>),
 }
 
+/// Where an engine's sandbox begins; its container, if it has one, is noted.
+fn first_by(engine: &dyn Engine, spec: &Spec, state: &State) -> Result<FirstPlan, OpenError> {
+    let first = engine.first(spec, &state.path)?;
+    if let FirstPlan::Hired(hire) = &first {
+        state.name_container(&hire.container).map_err(step("note the container's name"))?;
+    }
+    Ok(first)
+}
+
 /// Names the step that an error belongs to.
 fn step(step: &str) -> impl FnOnce(io::Error) -> OpenError {
     let step = step.to_owned();
@@ -538,7 +562,9 @@ impl Backend for Supervised {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: true, forks: true, audits: self.weakness == Weakness::None }
+        let own = Capabilities { lingers: true, forks: true, audits: true, measures_cpu: true };
+        let all = self.engine.as_ref().map_or(own, |engine| engine.capabilities());
+        Capabilities { audits: all.audits && self.weakness == Weakness::None, ..all }
     }
 
     fn examine(&self) -> Vec<Fact> {

@@ -65,7 +65,7 @@ pub(crate) fn isolation(
             } else {
                 "none".to_owned()
             },
-            (built.landlock == 0)
+            (built.landlock == 0 && !built.own_kernel)
                 .then(|| "the kernel has no Landlock: boot one that lists it in lsm=".to_owned()),
         ),
         fact("network", network.to_string(), None),
@@ -74,7 +74,10 @@ pub(crate) fn isolation(
     facts.push(fact("memory", value, weakness));
     let (value, weakness) = held(cpu, "a set of CPUs");
     facts.push(fact("cpu", value, weakness));
-    let (value, weakness) = held(pids, "a limit on the user namespace");
+    let (value, weakness) = match built.own_kernel {
+        true => ("its own kernel".to_owned(), None),
+        false => held(pids, "a limit on the user namespace"),
+    };
     facts.push(fact("processes", value, weakness));
     facts.push(if built.sized_workspace {
         fact("disk", format!("a file system of {} bytes", limits.disk), None)
@@ -89,14 +92,21 @@ pub(crate) fn isolation(
             ),
         )
     });
-    let audit = if built.audit { "system calls" } else { "off" };
+    let audit = match (built.audit, built.own_kernel) {
+        (true, _) => "system calls",
+        // It does not tell of them.
+        (false, true) => "only what goes through a proxy",
+        (false, false) => "off",
+    };
     facts.push(fact("audit", audit.to_owned(), None));
-    facts.push(fact("kernel", "the host's".to_owned(), None));
-    Isolation {
-        backend: backend.to_owned(),
-        grade: if bounded { Grade::Bounded } else { Grade::Contained },
-        facts,
-    }
+    let kernel = if built.own_kernel { "its own, a program (gVisor)" } else { "the host's" };
+    facts.push(fact("kernel", kernel.to_owned(), None));
+    let grade = match (bounded, built.own_kernel) {
+        (false, _) => Grade::Contained,
+        (true, false) => Grade::Bounded,
+        (true, true) => Grade::Virtual,
+    };
+    Isolation { backend: backend.to_owned(), grade, facts }
 }
 
 /// Why an isolation is not of a higher grade, in one line.

@@ -69,9 +69,12 @@ pub(crate) fn failure(failure: &Failure, plan: &Plan) -> OpenError {
 
 fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenError {
     let step = failure.step.as_str();
-    if let FirstPlan::Hired(hire) = &plan.first
-        && step.starts_with(&hire.engine)
-    {
+    let engine = match &plan.first {
+        FirstPlan::Hired(hire) => Some(hire.engine.as_str()),
+        FirstPlan::Served(_) => Some("runsc"),
+        FirstPlan::Cloned => None,
+    };
+    if engine.is_some_and(|engine| step.starts_with(engine)) {
         return OpenError::Unusable {
             cause: failure.to_string(),
             remedy: "run `cofferdam doctor`, or use --sandbox native".to_owned(),

@@ -25,4 +25,4 @@ mod trail;
 mod warm;
 
 pub use backend::{Engine, Supervised, Weakness};
-pub use cofferdam_native_supervisor::wire::Hire;
+pub use cofferdam_native_supervisor::wire::{FirstPlan, Hire, Sentry};

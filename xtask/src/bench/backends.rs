@@ -38,13 +38,16 @@ const THEIR_FILE: &str = "/tmp/file";
 
 const FROM_THE_POOL: &str = "from the pool";
 
+/// The back ends.
+const NAMES: [&str; 6] = ["native", "docker", "podman", "crun", "runc", "runsc"];
+
 #[derive(Args)]
 pub(super) struct BackendsBench {
     /// Turns of each contender
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = rounds)]
     rounds: usize,
     /// Measure this back end alone; can be given more than once
-    #[arg(long, value_name = "NAME", value_parser = ["native", "docker", "podman", "crun", "runc"])]
+    #[arg(long, value_name = "NAME", value_parser = NAMES)]
     only: Vec<String>,
     /// Write the report to this file as well
     #[arg(long, value_name = "FILE")]
@@ -71,7 +74,7 @@ impl BackendsBench {
         let seed = seed(self.seed);
         let mut text = format!(
             "# Back ends benchmark\n\n- {machine}\n- {}\n- seed {seed}",
-            Engines::versions(&["docker", "podman", "crun", "runc"])
+            Engines::versions(&["docker", "podman", "crun", "runc", "runsc"])
         );
         let mut tables = bench.times(&mut Order::new(seed))?;
         tables.push(bench.memory()?);
@@ -224,7 +227,8 @@ impl Measuring<'_> {
         let mut contenders = Vec::new();
         for backend in &self.backends {
             let pool = match backend.name {
-                "native" => "native, its supervisor ready".to_owned(),
+                // There is nothing but a supervisor that could wait.
+                name @ ("native" | "runsc") => format!("{name}, its supervisor ready"),
                 name => format!("{name}, {FROM_THE_POOL}"),
             };
             let cold = backend.station().map(|station| || station.fresh(self.library));

@@ -59,7 +59,7 @@ fn measure(station: &Station, client: Option<Command>) -> anyhow::Result<Share> 
     });
     let supervisor = supervisor.context("the sandbox has no supervisor")?.process;
     let first = match station.kind {
-        None => supervisor,
+        None | Some(Kind::Runsc) => supervisor,
         Some(kind) => first_process(kind, &home, client)?,
     };
     Ok(Share::of(Some(supervisor), first, &all))
@@ -111,6 +111,7 @@ fn first_process(kind: Kind, home: &Path, client: Option<Command>) -> anyhow::Re
         }
         Kind::Crun => ("status", "pid"),
         Kind::Runc => ("state.json", "init_process_pid"),
+        Kind::Runsc => bail!("its first process is the supervisor's"),
     };
     let place = home.join(".shared/containers").join(kind.name()).join(&name).join(file);
     let text = fs::read(&place).with_context(|| place.display().to_string())?;

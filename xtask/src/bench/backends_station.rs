@@ -101,7 +101,7 @@ impl Station {
     /// The same, with a container that waits, or a supervisor where there are no containers.
     pub(super) fn pooled(&self, library: &Library) -> anyhow::Result<Duration> {
         let backend = self.pool.as_ref().context("the back end is closed")?;
-        if self.kind.is_none() {
+        if !self.has_containers() {
             backend.prepare();
             std::thread::sleep(READY);
         } else if !self.one_waits() {
@@ -113,6 +113,11 @@ impl Station {
         self.settle()?;
         self.parts.borrow_mut().push((open, run));
         Ok(open + run)
+    }
+
+    /// Whether its sandboxes begin in containers, which can wait for them.
+    pub(super) fn has_containers(&self) -> bool {
+        self.kind.is_some_and(|kind| kind != Kind::Runsc)
     }
 
     /// Whether a container waits, with nothing left to do for anybody.
@@ -128,7 +133,7 @@ impl Station {
 
     /// Waits until sandboxes that were closed are gone, and the next one can come.
     fn settle(&self) -> anyhow::Result<()> {
-        let pooled = self.kind.is_some() && !states(&self.directory.join("pool")).is_empty();
+        let pooled = self.has_containers() && !states(&self.directory.join("pool")).is_empty();
         wait_until(|| !errand_under_way() && (!pooled || self.one_waits()))
             .with_context(|| format!("{} has no container wait", self.name))
     }

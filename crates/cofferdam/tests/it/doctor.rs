@@ -176,9 +176,10 @@ fn what_engines_lack_is_told_with_the_repair() {
     assert_told(&said, "podman", &["newuidmap", "sudo apt install uidmap"]);
     assert_told(&said, "crun", &["not installed", "sudo apt install crun"]);
 
-    let said = says_without(&["runc"], false, &home.beside("nowhere"), &home);
+    let said = says_without(&["runc", "runsc"], false, &home.beside("nowhere"), &home);
     assert_told(&said, "docker", &["daemon", "sudo systemctl start docker"]);
     assert_told(&said, "podman", &["/etc/subuid", "sudo usermod --add-subuids"]);
     assert_told(&said, "runc", &["not installed", "sudo apt install runc"]);
+    assert_told(&said, "runsc", &["not installed", "sudo apt install runsc/bookworm-backports"]);
     assert_told(&said, "crun", &["containers belong to root", "--sandbox podman"]);
 }

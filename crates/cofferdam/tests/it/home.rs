@@ -119,6 +119,14 @@ impl Home {
         self
     }
 
+    /// Has sandboxes made by this back end: after [`Self::use_agent_image`].
+    pub(crate) fn use_backend(self, name: &str) -> Self {
+        let settings = self.beside("user/.config/cofferdam/config.toml");
+        let text = fs::read_to_string(&settings).unwrap();
+        fs::write(settings, format!("{text}backend = \"{name}\"\n")).unwrap();
+        self
+    }
+
     /// Shows in the home what was made once for all tests.
     fn share(&self, made: &Path, name: &str) {
         let place = self.path().join(name);

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::agent::{Agent, bash};
 use crate::cells;
+use crate::container_jobs;
 use crate::desktop_jobs;
 use crate::eventually;
 use crate::home::Home;
@@ -24,6 +25,25 @@ fn typescript_is_the_images() {
 #[test]
 fn a_form_is_filled_in_on_the_images_desktop() {
     desktop_jobs::form(Home::new().use_agent_image(), Dialect::Messages);
+}
+
+/// A home whose sandboxes have gVisor's kernel, where that can be had.
+fn on_runsc() -> Option<Home> {
+    if let Some(why) = container_jobs::no_runsc() {
+        crate::tell(&format!("skipped: {why}"));
+        return None;
+    }
+    Some(Home::new().use_agent_image().use_backend("runsc"))
+}
+
+#[test]
+fn python_is_the_images_on_runsc() {
+    on_runsc().into_iter().for_each(cells::python);
+}
+
+#[test]
+fn a_form_is_filled_in_on_the_images_desktop_on_runsc() {
+    on_runsc().into_iter().for_each(|home| desktop_jobs::form(home, Dialect::Messages));
 }
 
 #[test]

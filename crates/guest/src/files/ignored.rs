@@ -11,8 +11,9 @@ use std::path::Path;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
+use super::beneath::{self, Links};
 use super::read::read_some;
 use super::resolve::{Relative, Workspace};
 
@@ -127,8 +128,8 @@ fn rules_in(place: BorrowedFd<'_>, names: &[(CString, FileType)]) -> Option<Giti
 
 fn read_rules(place: BorrowedFd<'_>, path: &str) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let file = rustix::fs::openat2(place, path, flags, Mode::empty(), resolve).ok()?;
+    let path = path.as_bytes();
+    let file = beneath::open(place, path, flags, Mode::empty(), Links::Refused).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;

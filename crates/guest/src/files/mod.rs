@@ -4,6 +4,7 @@
 //! down. No path leads out of it, by `..`, by link, or by a directory that is
 //! exchanged for a link while it is walked.
 
+mod beneath;
 mod delete;
 mod error;
 mod ignored;

@@ -1,15 +1,13 @@
-//! Paths of the workspace, resolved by the kernel so that they stay inside.
+//! Paths of the workspace, resolved so that they stay inside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use cofferdam_guest_protocol::FileError;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::beneath::{self, Links};
 use super::error;
-
-/// The kernel gives up on a path that changes beneath it; asked again it may not.
-const ATTEMPTS: usize = 128;
 
 /// Links followed at the end of a path.
 const MOST_LINKS: usize = 40;
@@ -79,8 +77,8 @@ impl Workspace {
         Ok(Self { root, path })
     }
 
-    /// The path as one relative to the workspace. Whether it stays inside, the
-    /// kernel says when it is opened.
+    /// The path as one relative to the workspace. Whether it stays inside is seen
+    /// when it is opened.
     pub(super) fn relative(&self, path: &[u8]) -> Result<Relative, FileError> {
         if path.contains(&0) {
             return Err(error::io(Errno::INVAL));
@@ -104,14 +102,7 @@ impl Workspace {
     fn open_raw(&self, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags =
             if flags.contains(OFlags::PATH) { flags | OFlags::CLOEXEC } else { flags | CAUTIOUS };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        for _ in 0..ATTEMPTS {
-            match rustix::fs::openat2(&self.root, path, flags, mode, resolve) {
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                outcome => return outcome,
-            }
-        }
-        Err(Errno::AGAIN)
+        beneath::open(self.root.as_fd(), path, flags, mode, Links::Followed)
     }
 
     /// Opens something inside.

@@ -11,6 +11,7 @@ use cofferdam_guest_protocol::FileError;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::beneath::{self, Links};
 use super::error::{self, LeftOut};
 use super::ignored::Rules;
 use super::resolve::{Relative, Workspace};
@@ -61,7 +62,8 @@ impl Descent {
 
     /// Goes into a directory in the current one.
     pub(super) fn enter(&mut self, name: &CStr) -> Result<(), Errno> {
-        let fd = rustix::fs::openat(self.current()?, name, DIRECTORY, Mode::empty())?;
+        let place = self.current()?;
+        let fd = beneath::open(place, name.to_bytes(), DIRECTORY, Mode::empty(), Links::Refused)?;
         self.levels.push(Level::of(fd)?);
         // The start stays open: it may not be reachable from below.
         let far = self.levels.len().saturating_sub(HELD + 1);

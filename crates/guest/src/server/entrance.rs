@@ -9,6 +9,17 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg,
 };
 
+/// A packet of this byte and nothing beside it says that there is no memory left.
+pub const LACK_OF_MEMORY: u8 = b'm';
+
+/// What comes in.
+pub(super) enum Arrival {
+    /// A host's connection.
+    Host(OwnedFd),
+    /// Word that there is no memory left.
+    LackOfMemory,
+}
+
 /// A socket that does not wait.
 pub(super) struct Entrance {
     pub(super) socket: OwnedFd,
@@ -19,9 +30,10 @@ pub(super) struct Entrance {
 impl Entrance {
     /// The next connection, which does not wait either; `AGAIN` if there is none yet,
     /// `PIPE` if there will be none: whoever hands them over is gone.
-    pub(super) fn next(&self) -> Result<OwnedFd, Errno> {
+    pub(super) fn next(&self) -> Result<Arrival, Errno> {
         if !self.handed {
-            return accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            return accept_with(&self.socket, flags).map(Arrival::Host);
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
@@ -36,9 +48,10 @@ impl Entrance {
         match connection {
             Some(connection) => {
                 rustix::io::ioctl_fionbio(&connection, true)?;
-                Ok(connection)
+                Ok(Arrival::Host(connection))
             }
             None if received.bytes == 0 => Err(Errno::PIPE),
+            None if packet == [LACK_OF_MEMORY] => Ok(Arrival::LackOfMemory),
             // There was no room for another descriptor.
             None => Err(Errno::MFILE),
         }

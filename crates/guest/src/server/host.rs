@@ -4,11 +4,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
+use rustix::process::getpid;
 
-use super::entrance::Entrance;
+use super::entrance::{Arrival, Entrance};
 use super::{Server, Subject};
 use crate::call::Work;
 use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
+use crate::tree;
 
 /// Peers taken at a time; only the last of them can become the host.
 const ACCEPTS: usize = 256;
@@ -34,12 +36,16 @@ impl Server {
         for _ in 0..ACCEPTS {
             let Some(entrance) = &self.entrance else { return };
             self.reserved.clear();
-            let accepted = entrance.next().and_then(|socket| {
-                let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
-                Ok((socket, output))
+            let accepted = entrance.next().and_then(|arrival| match arrival {
+                Arrival::Host(socket) => {
+                    let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
+                    Ok(Some((socket, output)))
+                }
+                Arrival::LackOfMemory => Ok(None),
             });
             match accepted {
-                Ok((socket, output)) => self.greet(socket, output),
+                Ok(Some((socket, output))) => self.greet(socket, output),
+                Ok(None) => tree::kill_largest(getpid()),
                 Err(Errno::AGAIN) => break,
                 // A container's first process has no other way to learn that nobody
                 // will ever end it.

@@ -36,6 +36,11 @@ fn runc_behaves_like_a_sandbox() {
     behaves_like_a_sandbox(Kind::Runc);
 }
 
+#[test]
+fn runsc_behaves_like_a_sandbox() {
+    behaves_like_a_sandbox(Kind::Runsc);
+}
+
 /// The same with users of their own, which changes whose files are whose.
 #[test]
 fn docker_that_maps_users_behaves_like_a_sandbox() {

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_oci::{Kind, backend_in};
 use cofferdam_supervised::Supervised;
 use cofferdam_testkit::{DockerDaemon, engine, plain_environment, podman_environment};
@@ -40,6 +42,13 @@ impl Lab {
         }
         let directory = tempfile::Builder::new().prefix("cofferdam-oci-").tempdir().unwrap();
         let place = directory.path();
+        if kind == Kind::Runsc {
+            let backend = backend_in(kind, place.join("none"), plain_environment(place));
+            if let Some(why) = backend.examine().into_iter().find_map(|fact| fact.weakness) {
+                eprintln!("skipped: there is no runsc that will do: {why}");
+                return None;
+            }
+        }
         let daemon = (kind == Kind::Docker).then(|| DockerDaemon::start(place, options).unwrap());
         let environment = match (&daemon, kind) {
             (Some(daemon), _) => daemon.environment(),
@@ -82,7 +91,7 @@ impl Lab {
             Kind::Docker | Kind::Podman => {
                 self.says(&["ps", "-q", &format!("--filter=name={name}")]).is_empty()
             }
-            Kind::Crun | Kind::Runc => {
+            Kind::Crun | Kind::Runc | Kind::Runsc => {
                 let members =
                     fs::read_to_string(format!("/sys/fs/cgroup/pids/{name}/cgroup.procs"));
                 members.unwrap_or_default().is_empty()
@@ -143,6 +152,18 @@ impl Lab {
         assert!(killed > 0, "there is a {program}");
     }
 
+    /// Kills the process of this name in the sandbox's control group.
+    pub(crate) fn kill_in_group(&self, id: SandboxId, name: &str) {
+        let places = Places::find().directories();
+        let lists = places.iter().map(|place| place.join(format!("cofferdam-{id}/cgroup.procs")));
+        let members = lists.filter_map(|list| fs::read_to_string(list).ok()).next().unwrap();
+        let found = members.lines().find(|pid| {
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split('\0').next() == Some(name)
+        });
+        kill(found.unwrap().parse().unwrap());
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -158,6 +179,8 @@ impl Lab {
             Kind::Docker | Kind::Podman => {
                 self.says(&["ps", "--format={{.Names}}"]).lines().map(str::to_owned).collect()
             }
+            // It has none but those that are sandboxes.
+            Kind::Runsc => Vec::new(),
             Kind::Crun | Kind::Runc => {
                 names_in(&self.sandboxes().join(".shared/containers").join(self.kind.name()))
             }
@@ -170,7 +193,7 @@ impl Lab {
         wait_until("no sandbox has a directory", || !left());
         wait_until("the engine has no container", || match self.kind {
             Kind::Docker | Kind::Podman => self.says(&["ps", "-aq"]).is_empty(),
-            Kind::Crun | Kind::Runc => self.containers().is_empty(),
+            Kind::Crun | Kind::Runc | Kind::Runsc => self.containers().is_empty(),
         });
     }
 }

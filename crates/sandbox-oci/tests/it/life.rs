@@ -50,6 +50,11 @@ fn nothing_is_lost_when_the_supervisor_is_killed_on_runc() {
 }
 
 #[test]
+fn nothing_is_lost_when_the_supervisor_is_killed_on_runsc() {
+    nothing_is_lost_when_the_supervisor_is_killed(Kind::Runsc);
+}
+
+#[test]
 fn a_job_goes_on_when_the_daemon_is_killed() {
     let Some(mut lab) = Lab::new(Kind::Docker) else { return };
     block_on(async {

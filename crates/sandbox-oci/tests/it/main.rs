@@ -6,5 +6,6 @@
 mod broken;
 mod conformance;
 mod engines;
+mod gvisor;
 mod life;
 mod probes;
