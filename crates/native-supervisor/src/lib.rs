@@ -20,6 +20,7 @@ pub mod failure;
 pub mod filter;
 pub mod first_process;
 mod follow;
+mod guest_door;
 pub mod hire;
 pub mod identity;
 pub mod mounts;

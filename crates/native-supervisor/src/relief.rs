@@ -24,7 +24,7 @@ const LOAN: u64 = 16 << 20;
 const MOST_LOANS: u32 = 12;
 
 /// How long the guest has before it is looked at again.
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Watches over the memory of one sandbox.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
 use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
-    listen, socket_with, socketpair,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
+    socket_with,
 };
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
 
@@ -18,6 +18,7 @@ use crate::cgroup::{self, Groups, Places};
 use crate::claim::Claim;
 use crate::failure::{Failure, Step, ignore};
 use crate::follow::{Parts, follow};
+use crate::guest_door::GuestDoor;
 use crate::hire::{self, Hired};
 use crate::identity::Identity;
 use crate::procfs;
@@ -530,36 +531,6 @@ impl Supervisor {
             ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
         }
         code
-    }
-}
-
-/// The way to the guest: the other ends of connections go over this socket.
-struct GuestDoor(OwnedFd);
-
-impl GuestDoor {
-    /// Makes it; beside it the socket that is the guest's.
-    fn make() -> Result<(Self, OwnedFd), Failure> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .step("make a socket pair")?;
-        Ok((Self(here), there))
-    }
-
-    /// One more connection to the guest. One that is frozen gets it later; one that
-    /// takes none for long is not waited for.
-    fn dial(&self) -> Result<OwnedFd, Failure> {
-        let (here, there) =
-            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-                .step("make a socket pair")?;
-        wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
-        Ok(here)
-    }
-
-    /// Has the guest kill whoever takes the most memory.
-    fn ask_for_memory(&self) {
-        // One that does not hear it leaves the rest to the host's kernel.
-        let packet = [cofferdam_guest::LACK_OF_MEMORY];
-        ignore(rustix::net::send(&self.0, &packet, SendFlags::NOSIGNAL));
     }
 }
 

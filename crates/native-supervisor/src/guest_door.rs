@@ -1,0 +1,38 @@
+//! The way to the guest, as the supervisor has it.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+
+use crate::failure::{Failure, Step, ignore};
+use crate::wire;
+
+/// The other ends of connections go over this socket.
+pub(crate) struct GuestDoor(OwnedFd);
+
+impl GuestDoor {
+    /// Makes it; beside it the socket that is the guest's.
+    pub(crate) fn make() -> Result<(Self, OwnedFd), Failure> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (here, there) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .step("make a socket pair")?;
+        Ok((Self(here), there))
+    }
+
+    /// One more connection to the guest. One that is frozen gets it later; one that
+    /// takes none for long is not waited for.
+    pub(crate) fn dial(&self) -> Result<OwnedFd, Failure> {
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .step("make a socket pair")?;
+        wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
+        Ok(here)
+    }
+
+    /// Has the guest kill whoever takes the most memory.
+    pub(crate) fn ask_for_memory(&self) {
+        // One that does not hear it leaves the rest to the host's kernel.
+        let packet = [cofferdam_guest::LACK_OF_MEMORY];
+        ignore(rustix::net::send(&self.0, &packet, SendFlags::NOSIGNAL));
+    }
+}
