@@ -16,13 +16,14 @@ mod hold;
 mod prune;
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use cofferdam_setup::NotLocked;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, Key, is_name};
@@ -45,9 +46,6 @@ const LEAVING: &str = ".leaving";
 const NAMES: &str = "names";
 /// Which images are used by sandboxes that outlive their makers.
 const USED: &str = ".used";
-
-/// How often the lock is tried.
-const TICK: Duration = Duration::from_millis(50);
 
 /// How much of a key names an image, at least.
 const LEAST_OF_A_KEY: usize = 6;
@@ -479,37 +477,11 @@ fn lock(
     stop: &AtomicBool,
     waits: &mut dyn FnMut(),
 ) -> Result<File, ImageError> {
-    let path = place.join(".lock");
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(ImageError::system("open", &path))?;
-    let begun = Instant::now();
-    let mut told = false;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => {
-                return Err(ImageError::system("lock", &path)(error));
-            }
-            Err(TryLockError::WouldBlock) => {}
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(ImageError::Stopped);
-        }
-        if begun.elapsed() >= patience {
-            return Err(ImageError::Busy { lock: path, waited: patience });
-        }
-        if !told {
-            waits();
-            told = true;
-        }
-        std::thread::sleep(TICK);
-    }
+    cofferdam_setup::lock(place, patience, stop, waits).map_err(|failure| match failure {
+        NotLocked::Stopped => ImageError::Stopped,
+        NotLocked::Busy(lock) => ImageError::Busy { lock, waited: patience },
+        NotLocked::System { doing, path, source } => ImageError::system(doing, &path)(source),
+    })
 }
 
 /// Removes a directory with all that is in it, if it is there.

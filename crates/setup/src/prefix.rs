@@ -1,13 +1,14 @@
 //! The prefix: ours, written by nobody else, and by one set-up at a time.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::error::SetupError;
+use crate::lock::NotLocked;
 use crate::recipe::{Part, part_of};
 
 /// The prefix of a product whose files are in `home`, after all links: what is installed knows
@@ -18,9 +19,6 @@ pub fn prefix_in(home: &Path) -> PathBuf {
     let parent = || home.canonicalize().map(|home| home.join("prefix"));
     prefix.canonicalize().or_else(|_| parent()).unwrap_or(prefix)
 }
-
-/// How often the lock is tried.
-const TICK: Duration = Duration::from_millis(50);
 
 /// Makes the prefix, or checks that it is as we would have made it.
 pub(crate) fn make(prefix: &Path) -> Result<(), SetupError> {
@@ -55,37 +53,11 @@ pub(crate) fn lock(
     stop: &AtomicBool,
     waits: &mut dyn FnMut(),
 ) -> Result<File, SetupError> {
-    let path = prefix.join(".lock");
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path)
-        .map_err(SetupError::system("open", &path))?;
-    let begun = Instant::now();
-    let mut told = false;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::Error(error)) => {
-                return Err(SetupError::system("lock", &path)(error));
-            }
-            Err(TryLockError::WouldBlock) => {}
-        }
-        if stop.load(Ordering::Relaxed) {
-            return Err(SetupError::Stopped);
-        }
-        if begun.elapsed() >= patience {
-            return Err(SetupError::Busy { lock: path, waited: patience });
-        }
-        if !told {
-            waits();
-            told = true;
-        }
-        std::thread::sleep(TICK);
-    }
+    crate::lock::lock(prefix, patience, stop, waits).map_err(|failure| match failure {
+        NotLocked::Stopped => SetupError::Stopped,
+        NotLocked::Busy(lock) => SetupError::Busy { lock, waited: patience },
+        NotLocked::System { doing, path, source } => SetupError::System { doing, path, source },
+    })
 }
 
 /// The directories of parts, whole or not, in the order of their names.

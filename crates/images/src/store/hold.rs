@@ -6,8 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Image, Store, TICK};
+use super::{Image, Store};
 use crate::error::ImageError;
+
+/// How often it is tried.
+const TICK: Duration = Duration::from_millis(50);
 
 /// How long somebody may take who is just removing an image: it is renamed, no more.
 const REMOVING: Duration = Duration::from_secs(5);
