@@ -52,11 +52,12 @@ fn variables(environment: &[(String, String)]) -> impl Iterator<Item = (&str, &s
 }
 
 /// What is left of events when times, ids, measures and the names of places are taken away.
-/// Calls that ran side by side end in any order, and it is seen at any time that a server
-/// listens.
+/// Calls that ran side by side end in any order. That a server listens, or does no more, is
+/// looked for now and then, and may be over before it is seen.
 fn shape(records: &[Value]) -> Vec<Value> {
-    let mut shape: Vec<Value> = records.iter().map(without_circumstances).collect();
-    shape.sort_by_key(|event| event["event"] == "listening");
+    let seen_in_time = |record: &&Value| record["event"] != "listening";
+    let records = records.iter().filter(seen_in_time);
+    let mut shape: Vec<Value> = records.map(without_circumstances).collect();
     let ended = |event: &Value| event["event"] == "tool_ended";
     for run in shape.chunk_by_mut(|one, next| ended(one) && ended(next)) {
         run.sort_by_key(|event| event["call"].as_u64());
