@@ -73,18 +73,14 @@ async fn memory_of_all(lab: &Lab<'_>) -> Result<(), Failure> {
                kib=$(sed -n 's/^RssAnon:[^0-9]*\\([0-9]*\\).*/\\1/p' $each 2> /dev/null); \
                total=$((total + ${kib:-0})); done; echo $total";
     let begin = Instant::now();
-    let (mut most, mut over) = (0, 0);
+    let mut most = 0;
     while begin.elapsed() < Duration::from_secs(5) {
         let result = sh(&sandbox, sum).await?;
         // The one who looks may itself be killed for lack of memory.
         if let Ok(kib) = String::from_utf8_lossy(&result.stdout).trim().parse::<u64>() {
-            let used = kib << 10;
-            most = most.max(used);
-            // One look may count what was killed before it was over, and what came in its
-            // place. What is used for good is seen by the next ones too.
-            over = if used > memory + memory / 8 { over + 1 } else { 0 };
+            most = most.max(kib << 10);
         }
-        check!(over < 3, "{most} bytes were used of a limit of {memory}");
+        check!(most <= memory + memory / 8, "{most} bytes were used of a limit of {memory}");
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     check!(most >= 40 * MIB, "only {most} bytes were ever used");
