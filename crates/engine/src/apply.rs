@@ -5,6 +5,7 @@ use cofferdam_types::{
     Timestamp, Tokens, Usd,
 };
 
+use crate::decide;
 use crate::digest::Digest;
 use crate::repetition::Repetition;
 use crate::run::{Checks, Run, Stage};
@@ -188,6 +189,7 @@ impl Run {
                 }
             }
         }
+        self.heed_user();
     }
 
     /// Makes a job that had ended ready to go on.
@@ -208,13 +210,11 @@ impl Run {
     /// accepted: the model is told why, and goes on.
     fn end_checks(&mut self, seq: u64, results: &[CheckResult]) {
         self.checks = Checks::Ended(results.to_vec());
-        let passed = results.iter().all(CheckResult::passed);
+        let passed = decide::all_passed(self, results);
         let (hand_in, allowed) = (self.hand_ins, self.spec.attempts);
         let Some(thread) = self.thread_mut(ThreadId(0)) else { return };
-        if !matches!(thread.state, ThreadState::HandedIn { .. })
-            || (passed && !thread.user_waits)
-            || (!passed && hand_in >= allowed)
-        {
+        let decided = (passed || hand_in >= allowed) && !thread.user_waits;
+        if decided || !matches!(thread.state, ThreadState::HandedIn { .. }) {
             return;
         }
         if !passed {
@@ -253,13 +253,24 @@ impl Run {
 
     /// What the user says goes to the orchestrator, before it is asked again.
     fn listen(&mut self, seq: u64, text: &str) {
-        let checking = self.checks == Checks::Running;
         if let Some(thread) = self.thread_mut(ThreadId(0)) {
             thread.context.user_said(seq, text);
             thread.user_waits = true;
-            if matches!(thread.state, ThreadState::HandedIn { .. }) && !checking {
-                thread.state = ThreadState::ready();
-            }
+        }
+        self.heed_user();
+    }
+
+    /// What the user has said after a last word is answered, once no checks run:
+    /// nothing else would put the conversation on.
+    fn heed_user(&mut self) {
+        if self.checks == Checks::Running {
+            return;
+        }
+        if let Some(thread) = self.thread_mut(ThreadId(0))
+            && thread.user_waits
+            && matches!(thread.state, ThreadState::HandedIn { .. })
+        {
+            thread.state = ThreadState::ready();
         }
     }
 

@@ -173,7 +173,7 @@ pub(crate) fn judge(run: &Run, summary: &str, success: bool) -> Judgement {
 }
 
 /// All checks were run and passed: fewer results than checks prove nothing.
-fn all_passed(run: &Run, results: &[CheckResult]) -> bool {
+pub(crate) fn all_passed(run: &Run, results: &[CheckResult]) -> bool {
     results.len() == run.spec.checks.len() && results.iter().all(CheckResult::passed)
 }
 

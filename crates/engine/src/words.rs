@@ -55,6 +55,9 @@ pub(crate) fn checks_failed(results: &[CheckResult], attempt: u32, attempts: u32
         text.push_str(result.output.trim_end());
         text.push_str(&format!("\n({})\n", result.outcome));
     }
+    if results.iter().all(CheckResult::passed) {
+        text.push_str("\nNot every check was run to its end.\n");
+    }
     text.push_str("\nRepair the cause, then hand in again.");
     text
 }

@@ -1,7 +1,7 @@
 //! Handing in: what the checks say decides, and nothing else.
 
 use cofferdam_engine::{Effect, Input};
-use cofferdam_types::{CallId, Ending, Event, JobSpec};
+use cofferdam_types::{CallId, Ending, Event, JobSpec, ThreadId};
 
 use crate::world::{World, calls, check, says, spec};
 
@@ -79,6 +79,31 @@ fn what_the_user_says_meanwhile_keeps_the_job_going() {
         world.hear(Input::UserSaid { text: "and add a README".to_owned() });
         world.hear(Input::Checked { results: vec![check(0)] });
         assert!(world.last_words(0).contains("and add a README"));
+        world.question();
+    }
+}
+
+#[test]
+fn what_the_user_says_during_the_last_checks_keeps_the_job_going() {
+    for handed_in in [calls(&[FINISH]), says("it works")] {
+        let mut world = World::asking(JobSpec { attempts: 1, ..checked() });
+        world.answer(handed_in);
+        world.hear(Input::UserSaid { text: "and add a README".to_owned() });
+        world.hear(Input::Checked { results: vec![check(1)] });
+        assert!(world.last_words(0).contains("and add a README"));
+        world.question();
+    }
+}
+
+#[test]
+fn fewer_results_than_checks_prove_nothing_and_keep_the_job_going() {
+    for handed_in in [calls(&[FINISH]), says("it works")] {
+        let mut world = World::asking(checked());
+        world.answer(handed_in);
+        world.hear(Input::Checked { results: Vec::new() });
+        let messages = world.run.prompt(&world.settings, ThreadId(0)).messages;
+        let last = format!("{:?}", messages.last().unwrap());
+        assert!(last.contains("Not every check was run"), "{last}");
         world.question();
     }
 }

@@ -67,6 +67,19 @@ fn checks_that_were_cut_off_run_again_and_cost_no_attempt() {
 }
 
 #[test]
+fn what_the_user_said_during_checks_is_heard_by_whoever_takes_the_job_up() {
+    for handed_in in [calls(&[("finish", r#"{"summary":"done"}"#)]), says("done")] {
+        let mut world = World::asking(JobSpec { checks: vec!["make test".to_owned()], ..spec() });
+        world.answer(handed_in);
+        world.hear(Input::UserSaid { text: "and a README".to_owned() });
+        world.crash();
+        world.open_sandbox();
+        assert!(world.last_words(0).contains("and a README"));
+        world.question();
+    }
+}
+
+#[test]
 fn a_job_that_was_being_handed_over_is_handed_over() {
     let mut world = World::asking(spec());
     world.answer(says("done"));
