@@ -69,7 +69,9 @@ async fn attempt(
     signals: &mut Signals,
 ) -> Result<Ended, Failed> {
     let usage_error = |cause: String| (Problem::option(cause), 2);
-    let backend = product.backend(arguments.sandbox.backend()).map_err(|problem| (problem, 2))?;
+    let required = arguments.sandbox.required();
+    let backend = product.backend(arguments.sandbox.backend(), required);
+    let backend = backend.map_err(|problem| (problem, 2))?;
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
     let spec = arguments.spec();

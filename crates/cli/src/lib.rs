@@ -31,9 +31,10 @@ use std::sync::Arc;
 
 use clap::Parser;
 use cofferdam_runtime::{Aide, Indexes};
-use cofferdam_sandbox::Backend;
+use cofferdam_sandbox::{Backend, Grade, choose};
 
 use crate::arguments::{Arguments, Verb};
+use crate::problem::Problem;
 
 pub use run::{ModelMaker, UnusableFile, engine, fit_aide, make_models};
 pub use serve::{Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
@@ -55,13 +56,9 @@ pub struct Product {
 }
 
 impl Product {
-    /// The back end of this name; `auto` is the first.
-    fn backend(&self, name: &str) -> Result<&Arc<dyn Backend>, problem::Problem> {
-        let wanted = |backend: &&Arc<dyn Backend>| name == "auto" || backend.name() == name;
-        self.backends.iter().find(wanted).ok_or_else(|| {
-            let known: Vec<&str> = self.backends.iter().map(|backend| backend.name()).collect();
-            problem::Problem::backend(name, &known)
-        })
+    /// The back end of this name; `auto` is one that can be as strong as required.
+    fn backend(&self, name: &str, required: Grade) -> Result<&Arc<dyn Backend>, Problem> {
+        choose(&self.backends, name, required).map_err(|none| Problem::backend(&none))
     }
 }
 
@@ -72,7 +69,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
         Err(error) => {
             // Help and version go to stdout and are no failure.
             if error.exit_code() != 0 && std::env::args_os().any(|word| word == "--json") {
-                told_as_json(&problem::Problem::option(error.to_string()));
+                told_as_json(&Problem::option(error.to_string()));
             } else {
                 drop(error.print());
             }
@@ -81,7 +78,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     };
     let product = match product() {
         Ok(product) => product,
-        Err(cause) => return fail(&arguments.verb, &problem::Problem::home(cause), 2),
+        Err(cause) => return fail(&arguments.verb, &Problem::home(cause), 2),
     };
     // A job needs one thread; a server has many jobs.
     let mut builder = match arguments.verb {
@@ -97,7 +94,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     };
     let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&arguments.verb, &problem::Problem::runtime(&error), 1),
+        Err(error) => return fail(&arguments.verb, &Problem::runtime(&error), 1),
     };
     let code = runtime.block_on(async {
         match arguments.verb {
@@ -116,7 +113,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
 }
 
 /// Tells a failure that came before anything could begin.
-fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
+fn fail(verb: &Verb, problem: &Problem, code: u8) -> ExitCode {
     match verb {
         Verb::Exec(arguments) if arguments.json => told_as_json(problem),
         Verb::Run(arguments) if arguments.json => told_as_json(problem),
@@ -128,6 +125,6 @@ fn fail(verb: &Verb, problem: &problem::Problem, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn told_as_json(problem: &problem::Problem) {
+fn told_as_json(problem: &Problem) {
     streams::print(&events::Event::Failed { problem }.line());
 }

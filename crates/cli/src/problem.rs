@@ -7,7 +7,7 @@ use cofferdam_config::ConfigError;
 use cofferdam_images::ImageError;
 use cofferdam_notebook::NoNotebook;
 use cofferdam_runtime::{DriveError, JournalError};
-use cofferdam_sandbox::{CallError, OpenError, RoomError, SandboxError};
+use cofferdam_sandbox::{AUTO, CallError, NoSuchBackend, OpenError, RoomError, SandboxError};
 use cofferdam_setup::SetupError;
 use cofferdam_types::{JobId, ModelName, error_chain};
 use serde::Serialize;
@@ -269,9 +269,9 @@ impl Problem {
     }
 
     /// A back end that there is none of.
-    pub(crate) fn backend(name: &str, known: &[&str]) -> Self {
-        let remedy = format!("use auto or one of: {}", known.join(", "));
-        Self::new("SBX-001", "no such back end", format!("{name:?} is not known"), &remedy)
+    pub(crate) fn backend(none: &NoSuchBackend) -> Self {
+        let remedy = format!("use {AUTO} or one of: {}", none.known.join(", "));
+        Self::new("SBX-001", "no such back end", format!("{:?} is not known", none.name), &remedy)
     }
 
     /// A sandbox that could not be made.

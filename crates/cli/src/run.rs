@@ -16,7 +16,7 @@ use cofferdam_runtime::{
     Aide, Delivery, Door, Driven, Driver, Journal, JournalLog, JournalPast, Models, Notice,
     Opening, Order, OrderKind, Origin, Outfit, Past, Size, drive, each, engine_settings, unpriced,
 };
-use cofferdam_sandbox::{Lifetime, Sandbox};
+use cofferdam_sandbox::{Grade, Lifetime, Sandbox};
 use cofferdam_types::{Cancel, JobSpec, error_chain};
 use futures_util::future::BoxFuture;
 use rustix::fs::Access;
@@ -130,7 +130,9 @@ async fn attempt(
     let mut theirs = vec![spec.place.workspace.clone()];
     theirs.extend(written_by_jobs(&product.home));
     let embedder = embedder(&product.models, &settings, theirs).await.map_err(usage)?;
-    let backend = Arc::clone(product.backend(&spec.place.sandbox).map_err(usage)?);
+    let required = Grade::required(spec.place.require.as_deref());
+    let backend = product.backend(&spec.place.sandbox, required).map_err(usage)?;
+    let backend = Arc::clone(backend);
     let out = arguments.out.clone().or_else(|| spec.out.clone());
     if let Some(path) = &out {
         cofferdam_bundle::check_target(path).map_err(|error| usage(Problem::out(&error)))?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use cofferdam_config::SandboxFlags;
 use cofferdam_images::is_name;
-use cofferdam_sandbox::{Grade, Root};
+use cofferdam_sandbox::{AUTO, Grade, Root};
 use cofferdam_types::{Limits, Network, parse_bytes, parse_cpus, parse_memory};
 
 /// A variable and its value.
@@ -72,7 +72,7 @@ enum RequiredGrade {
 impl SandboxOptions {
     /// The back end's name.
     pub(crate) fn backend(&self) -> &str {
-        self.sandbox.as_deref().unwrap_or("auto")
+        self.sandbox.as_deref().unwrap_or(AUTO)
     }
 
     /// What was asked for, for the layers of the configuration.

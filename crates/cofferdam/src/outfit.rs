@@ -7,7 +7,7 @@ use cofferdam_cli::{ModelMaker, engine, fit_aide, make_models};
 use cofferdam_config::{BUILT_IN_MODELS, Settings};
 use cofferdam_fleet::{Outfit, Wish, WishError};
 use cofferdam_runtime::{Aide, Embed, Indexes, Models, unpriced};
-use cofferdam_sandbox::Backend;
+use cofferdam_sandbox::{Backend, Grade, NoSuchBackend, choose};
 use cofferdam_types::{
     Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
 };
@@ -17,9 +17,6 @@ use crate::indexes::SqliteIndexes;
 
 /// How often work may be handed in and fail a check, if nobody says otherwise.
 const ATTEMPTS: u32 = 5;
-
-/// How strong an isolation can be asked for, by name.
-const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
 
 /// What jobs are done with.
 pub(crate) struct Settled {
@@ -86,14 +83,17 @@ impl Settled {
     }
 
     /// The stronger of what the server's owner and the job ask for.
-    fn grade(&self, wish: &Wish) -> Result<Option<String>, WishError> {
-        let rank = |grade: &String| GRADES.iter().position(|known| known == grade);
+    fn grade(&self, wish: &Wish) -> Result<Option<Grade>, WishError> {
         let both = [&self.settings.sandbox.require, &wish.require].into_iter().flatten();
-        if let Some(unknown) = both.clone().find(|grade| rank(grade).is_none()) {
-            let remedy = format!("use one of: {}", GRADES.join(", "));
-            return Err(refused(format!("require: {unknown:?} is no grade"), remedy));
-        }
-        Ok(both.max_by_key(|grade| rank(grade)).cloned())
+        let known = |name: &String| {
+            Grade::named(name).ok_or_else(|| {
+                let remedy =
+                    format!("use one of: {}", Grade::ALL.map(|grade| grade.to_string()).join(", "));
+                refused(format!("require: {name:?} is no grade"), remedy)
+            })
+        };
+        let both: Vec<Grade> = both.map(known).collect::<Result<_, _>>()?;
+        Ok(both.into_iter().max())
     }
 
     fn network(&self, wish: &Wish) -> Result<Network, WishError> {
@@ -161,8 +161,9 @@ impl Outfit for Settled {
         let (orchestrator, coder) = self.models_of(wish)?;
         let sandbox = wish.sandbox.clone();
         let sandbox = sandbox.unwrap_or_else(|| self.settings.sandbox.backend.clone());
-        self.backend(&sandbox).map_err(|cause| refused(cause, "leave `sandbox` out"))?;
         let require = self.grade(wish)?;
+        let backend = self.backend(&sandbox, require.unwrap_or(Grade::Contained));
+        backend.map_err(|none| refused(none.to_string(), "leave `sandbox` out"))?;
         let usual = &self.settings.budget;
         let spec = JobSpec {
             job,
@@ -181,7 +182,7 @@ impl Outfit for Settled {
             place: Place {
                 workspace,
                 sandbox,
-                require,
+                require: require.map(|grade| grade.to_string()),
                 network: self.network(wish)?,
                 limits: self.limits(wish)?,
                 readable: Vec::new(),
@@ -222,13 +223,8 @@ impl Outfit for Settled {
         self.embedder.clone()
     }
 
-    fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String> {
-        let wanted = |backend: &&Arc<dyn Backend>| name == "auto" || backend.name() == name;
-        let found = self.backends.iter().find(wanted).cloned();
-        found.ok_or_else(|| {
-            let known: Vec<&str> = self.backends.iter().map(|backend| backend.name()).collect();
-            format!("there is no back end {name:?}; there is {}", known.join(", "))
-        })
+    fn backend(&self, name: &str, required: Grade) -> Result<Arc<dyn Backend>, NoSuchBackend> {
+        choose(&self.backends, name, required).cloned()
     }
 
     fn backends(&self) -> Vec<Arc<dyn Backend>> {

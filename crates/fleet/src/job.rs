@@ -9,7 +9,7 @@ use cofferdam_runtime::{
     Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, Replayed, drive,
     fail_point, now, replay,
 };
-use cofferdam_sandbox::{Backend, Lifetime};
+use cofferdam_sandbox::{Backend, Grade, Lifetime};
 use cofferdam_store::{Lease, OrderId, Status, StoreError};
 use cofferdam_types::{Budget, Ending, Event, JobId, Place, SandboxId, error_chain};
 use tokio::sync::mpsc;
@@ -151,7 +151,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
     let driver = Driver {
         settings: fleet.outfit.engine(spec),
         models,
-        backend: backend(fleet, &spec.place.sandbox, lives),
+        backend: backend(fleet, &spec.place, lives),
         place: here.place,
         aide: fleet.outfit.aide(),
         lifetime: Lifetime::Lingering(fleet.bounds.linger),
@@ -256,14 +256,15 @@ impl Lives {
 }
 
 /// What makes the job's sandbox; one that says why there is none, if there is none.
-fn backend(fleet: &Fleet, name: &str, Lives(lives): Lives) -> Arc<dyn Backend> {
+fn backend(fleet: &Fleet, place: &Place, Lives(lives): Lives) -> Arc<dyn Backend> {
     if lives >= FRUITLESS_LIVES {
         let cause = format!("the job was given up: {lives} times a server began it and died");
         return Arc::new(NoBackend { cause });
     }
-    match fleet.outfit.backend(name) {
+    let required = Grade::required(place.require.as_deref());
+    match fleet.outfit.backend(&place.sandbox, required) {
         Ok(backend) => Arc::new(Paced { backend, turns: fleet.turns.clone() }),
-        Err(cause) => Arc::new(NoBackend { cause }),
+        Err(none) => Arc::new(NoBackend { cause: none.to_string() }),
     }
 }
 

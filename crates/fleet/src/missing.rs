@@ -2,7 +2,9 @@
 //! that the job ends with the reason.
 
 use cofferdam_model::{DeltaStream, Model, ModelError, Request};
-use cofferdam_sandbox::{Backend, Capabilities, OpenError, Reconciled, Room, RoomError, Spec};
+use cofferdam_sandbox::{
+    Backend, Capabilities, Grade, OpenError, Reconciled, Room, RoomError, Spec,
+};
 use cofferdam_types::{FailureKind, ModelName, SandboxId};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -48,7 +50,13 @@ impl Backend for NoBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: false, forks: false, audits: false, measures_cpu: false }
+        Capabilities {
+            lingers: false,
+            forks: false,
+            strongest: Grade::Contained,
+            audits: false,
+            measures_cpu: false,
+        }
     }
 
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_runtime::{Aide, Embed, Indexes, Models};
-use cofferdam_sandbox::Backend;
+use cofferdam_sandbox::{Backend, Grade, NoSuchBackend};
 use cofferdam_store::UploadId;
 use cofferdam_types::{JobId, JobSpec, Network, Usd};
 
@@ -93,11 +93,11 @@ pub trait Outfit: Send + Sync {
     /// What runs code cells in sandboxes, if anything does.
     fn aide(&self) -> Option<Aide>;
 
-    /// The back end of this name.
+    /// The back end of this name; `auto` is one that can be as strong as required.
     ///
     /// # Errors
     /// Why there is none.
-    fn backend(&self, name: &str) -> Result<Arc<dyn Backend>, String>;
+    fn backend(&self, name: &str, required: Grade) -> Result<Arc<dyn Backend>, NoSuchBackend>;
 
     /// All back ends.
     fn backends(&self) -> Vec<Arc<dyn Backend>>;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use cofferdam_runtime::Hands;
-use cofferdam_sandbox::{Audit, Sandbox, Spec, Workspace};
+use cofferdam_sandbox::{AUTO, Audit, Grade, Sandbox, Spec, Workspace};
 use cofferdam_store::JobRow;
 use cofferdam_types::error_chain;
 
@@ -144,7 +144,8 @@ impl Fleet {
 
     /// A sandbox of our own, closed to the network.
     pub(crate) async fn beside(&self, workspace: Workspace) -> Result<Sandbox, VisitError> {
-        let backend = self.outfit.backend("auto").map_err(VisitError::Sandbox)?;
+        let backend = self.outfit.backend(AUTO, Grade::Contained);
+        let backend = backend.map_err(|none| VisitError::Sandbox(none.to_string()))?;
         let spec = Spec { workspace, audit: Audit::Off, ..Spec::scratch() };
         let opened = Sandbox::open(&*backend, spec).await;
         opened.map_err(|error| VisitError::Sandbox(error_chain(&error)))

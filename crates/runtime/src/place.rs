@@ -24,7 +24,7 @@ pub(crate) fn workplace(place: &Place, aide: Option<&Aide>, lifetime: Lifetime) 
         },
         lifetime,
         audit: Audit::On,
-        require: grade(place.require.as_deref()),
+        require: Grade::required(place.require.as_deref()),
     }
 }
 
@@ -35,16 +35,6 @@ pub(crate) fn beside(place: &Place, workspace: Workspace) -> Spec {
         audit: Audit::Off,
         workspace,
         ..workplace(place, None, Lifetime::Owned)
-    }
-}
-
-/// The grade of this name. A job's grade was checked when it was made; one that
-/// is not known here was made by a later release, and nothing weaker will do.
-fn grade(name: Option<&str>) -> Grade {
-    match name {
-        None | Some("contained") => Grade::Contained,
-        Some("bounded") => Grade::Bounded,
-        Some(_) => Grade::Virtual,
     }
 }
 

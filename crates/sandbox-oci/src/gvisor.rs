@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use cofferdam_native_supervisor::identity::AGENT;
 use cofferdam_native_supervisor::sentry::{BUNDLE, ENTER, HIDDEN, PROGRAM, ROOM, STATE};
-use cofferdam_sandbox::{Capabilities, Fact, OpenError, RoomError, Spec};
+use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, RoomError, Spec};
 use cofferdam_supervised::{Engine, FirstPlan, Sentry};
 use cofferdam_types::{Network, SandboxId};
 use serde_json::{Value, json};
@@ -66,7 +66,13 @@ impl Engine for Gvisor {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: true, forks: true, audits: false, measures_cpu: false }
+        Capabilities {
+            lingers: true,
+            forks: true,
+            strongest: Grade::Virtual,
+            audits: false,
+            measures_cpu: false,
+        }
     }
 
     fn first(&self, spec: &Spec, _state: &Path) -> Result<FirstPlan, OpenError> {

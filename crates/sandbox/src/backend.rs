@@ -236,6 +236,24 @@ pub enum Grade {
     Virtual,
 }
 
+impl Grade {
+    /// All of them, the weakest first.
+    pub const ALL: [Self; 3] = [Self::Contained, Self::Bounded, Self::Virtual];
+
+    /// The grade of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|grade| grade.to_string() == name)
+    }
+
+    /// The least that will do for a job. Its grade was checked when it was made; one that
+    /// is not known here was made by a later release, and nothing weaker will do.
+    #[must_use]
+    pub fn required(name: Option<&str>) -> Self {
+        name.map_or(Self::Contained, |name| Self::named(name).unwrap_or(Self::Virtual))
+    }
+}
+
 impl std::fmt::Display for Grade {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
@@ -275,6 +293,8 @@ pub struct Capabilities {
     pub lingers: bool,
     /// It can fork a workspace.
     pub forks: bool,
+    /// The most that its sandboxes can be.
+    pub strongest: Grade,
     /// It records what sandboxes do.
     pub audits: bool,
     /// The CPU time that it tells of a command is what the command had, also where it was

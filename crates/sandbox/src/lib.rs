@@ -2,6 +2,7 @@
 //! suite every back end must pass.
 
 mod backend;
+mod choice;
 mod client;
 mod collector;
 mod command;
@@ -19,6 +20,7 @@ pub use backend::{
     OpenError, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, TrailMark, WORKSPACE,
     Workspace,
 };
+pub use choice::{AUTO, NoSuchBackend, choose};
 pub use client::GuestClient;
 pub use collector::Gap;
 pub use command::{Command, HOME};

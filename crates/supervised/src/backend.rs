@@ -13,8 +13,8 @@ use cofferdam_native_supervisor::wire::{
     self, Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
-    Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
-    Root, Snapshot, Spec, Workspace,
+    Audit, Backend, Capabilities, Changes, Fact, Grade, Lifetime, OpenError, Reconciled, Room,
+    RoomError, Root, Snapshot, Spec, Workspace,
 };
 use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
@@ -34,6 +34,15 @@ use crate::{claim, describe, examine, explain, launch, program, reconcile, state
 
 /// How long a workspace's directory that another sandbox works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// What all sandboxes here can do, if their engine says nothing else.
+const CAPABILITIES: Capabilities = Capabilities {
+    lingers: true,
+    forks: true,
+    strongest: Grade::Bounded,
+    audits: true,
+    measures_cpu: true,
+};
 
 /// The back end.
 pub struct Supervised {
@@ -62,7 +71,7 @@ pub trait Engine: Send + Sync {
 
     /// What its sandboxes can do beyond the promises that all make.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: true, forks: true, audits: true, measures_cpu: true }
+        CAPABILITIES
     }
 
     /// Where the first process of a sandbox comes from whose directory on the host is this
@@ -562,8 +571,7 @@ impl Backend for Supervised {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let own = Capabilities { lingers: true, forks: true, audits: true, measures_cpu: true };
-        let all = self.engine.as_ref().map_or(own, |engine| engine.capabilities());
+        let all = self.engine.as_ref().map_or(CAPABILITIES, |engine| engine.capabilities());
         Capabilities { audits: all.audits && self.weakness == Weakness::None, ..all }
     }
 

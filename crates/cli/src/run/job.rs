@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cofferdam_config::Settings;
 use cofferdam_engine::Run;
 use cofferdam_runtime::{Journal, Replayed, Replaying, Traces, now};
+use cofferdam_sandbox::Grade;
 use cofferdam_types::{Budget, Ending, Event, JobId, JobSpec, ModelName, Place, Record};
 
 use super::history::History;
@@ -14,9 +15,6 @@ use crate::problem::Problem;
 
 /// How often work may be handed in and fail a check.
 const ATTEMPTS: u32 = 5;
-
-/// How strong an isolation can be asked for, by name.
-const GRADES: [&str; 3] = ["contained", "bounded", "virtual"];
 
 /// A job with its log, ready to be driven.
 pub(crate) struct Job {
@@ -123,9 +121,9 @@ pub(crate) fn spec(
     }
     let require = settings.sandbox.require.clone();
     if let Some(grade) = require.as_deref()
-        && !GRADES.contains(&grade)
+        && Grade::named(grade).is_none()
     {
-        let known = GRADES.join(", ");
+        let known = Grade::ALL.map(|grade| grade.to_string()).join(", ");
         return Err(Problem::option(format!("sandbox.require is {grade:?}, not one of: {known}")));
     }
     Ok(JobSpec {

@@ -122,6 +122,23 @@ pub(crate) fn no_runsc() -> Option<String> {
 }
 
 #[test]
+fn whoever_requires_a_kernel_of_its_own_gets_one() {
+    let home = Home::new();
+    let asked = || home.exec(["--require", "virtual", "--", "cat", "/proc/version"]).run();
+    match no_runsc() {
+        // What would do is named, and nothing less is taken.
+        Some(_) => drop(asked().expect_error(125, &["SBX-002", "runsc"])),
+        None => {
+            let inside = asked().expect_code(0);
+            let outside = std::fs::read_to_string("/proc/version").unwrap();
+            assert_ne!(inside.text().trim(), outside.trim());
+            let words = ["--require", "bounded", "--", "cat", "/proc/version"];
+            assert_eq!(home.exec(words).run().expect_code(0).text(), outside);
+        }
+    }
+}
+
+#[test]
 fn sample_tasks_are_done_alike_on_every_back_end() {
     if !rustix::process::geteuid().is_root() {
         crate::tell("skipped: containers of docker, crun and runc need root");

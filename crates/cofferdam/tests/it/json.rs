@@ -93,9 +93,10 @@ fn failures_are_events_too() {
     let home = Home::new();
     let missing = home.beside("missing");
     let workspace = ["--json", "--workspace", missing.to_str().unwrap(), "--", "true"];
+    let weak = ["--json", "--sandbox", "native", "--require", "virtual", "--", "true"];
     let table: &[(&[&str], i32, &str)] = &[
         (&workspace, 125, "SBX-004"),
-        (&["--json", "--require", "virtual", "--", "true"], 125, "SBX-003"),
+        (&weak, 125, "SBX-003"),
         (&["--json", "--", "frobnicate"], 127, "SBX-006"),
         (&["--json", "--", "/etc/hosts"], 126, "SBX-006"),
         (&["--json", "--sandbox", "chroot", "--", "true"], 2, "SBX-001"),

@@ -86,7 +86,10 @@ pub(crate) fn cannot_be_made(home: &Home) {
         (&["--read", missing], &["SBX-004", missing]),
         (&["--read", own], &["SBX-004", "COFFERDAM_HOME"]),
         (&["--image", missing], &["SBX-004", missing]),
-        (&["--require", "virtual"], &["SBX-003", "virtual", "cofferdam doctor"]),
+        (
+            &["--sandbox", "native", "--require", "virtual"],
+            &["SBX-003", "virtual", "cofferdam doctor"],
+        ),
     ];
     for (words, reasons) in table {
         let ran = home.exec(words.iter()).words(["--", "true"]).run();

@@ -366,7 +366,8 @@ fn a_job_that_is_complete_goes_on_only_with_something_to_do() {
 #[test]
 fn a_sandbox_that_cannot_be_made_has_its_own_code() {
     let agent = Agent::new(Dialect::Chat, []);
-    let ran = agent.run(&["--json", "--require", "virtual", "go"]).run().expect_code(6);
+    let words = ["--json", "--sandbox", "native", "--require", "virtual", "go"];
+    let ran = agent.run(&words).run().expect_code(6);
     assert_eq!(ending(&ran)["how"], "sandbox_unavailable");
     assert_eq!(agent.requests().len(), 0);
 }

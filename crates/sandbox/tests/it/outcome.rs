@@ -36,7 +36,13 @@ impl Backend for FakeBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lingers: false, forks: false, audits: false, measures_cpu: false }
+        Capabilities {
+            lingers: false,
+            forks: false,
+            strongest: Grade::Contained,
+            audits: false,
+            measures_cpu: false,
+        }
     }
 
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
