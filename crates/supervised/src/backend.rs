@@ -1,6 +1,6 @@
 //! The back end: from a spec to a running sandbox.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use cofferdam_native_supervisor::wire::{
     self, Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
-    Audit, Backend, Capabilities, Changes, Fact, Grade, Lifetime, OpenError, Reconciled, Room,
-    RoomError, Root, Snapshot, Spec, Workspace,
+    Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
+    Root, Snapshot, Spec, Workspace,
 };
 use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
@@ -25,6 +25,7 @@ use crate::aside::aside;
 use crate::claim::Tenancies;
 use crate::control::Control;
 use crate::egress::Egress;
+use crate::engine::{CAPABILITIES, Engine};
 use crate::owners::Owners;
 use crate::reaper::{Reaped, Reaper};
 use crate::room::SupervisedRoom;
@@ -34,15 +35,6 @@ use crate::{claim, describe, examine, explain, launch, program, reconcile, state
 
 /// How long a workspace's directory that another sandbox works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
-
-/// What all sandboxes here can do, if their engine says nothing else.
-const CAPABILITIES: Capabilities = Capabilities {
-    lingers: true,
-    forks: true,
-    strongest: Grade::Bounded,
-    audits: true,
-    measures_cpu: true,
-};
 
 /// The back end.
 pub struct Supervised {
@@ -61,52 +53,6 @@ pub struct Supervised {
     ready: Mutex<Option<(OwnedFd, Reaped)>>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
     held: Mutex<HashMap<SandboxId, Weak<Control>>>,
-}
-
-/// An engine, asked for the first processes of sandboxes. All else is the supervisor's as
-/// ever.
-pub trait Engine: Send + Sync {
-    /// The back end's name.
-    fn name(&self) -> &'static str;
-
-    /// What its sandboxes can do beyond the promises that all make.
-    fn capabilities(&self) -> Capabilities {
-        CAPABILITIES
-    }
-
-    /// Where the first process of a sandbox comes from whose directory on the host is this
-    /// one. Of the spec its limits and its network matter.
-    ///
-    /// # Errors
-    /// When it cannot serve such a sandbox.
-    fn first(&self, spec: &Spec, state: &Path) -> Result<FirstPlan, OpenError>;
-
-    /// The same for a fork, which begins in the namespaces of the sandbox that it is of.
-    ///
-    /// # Errors
-    /// When it cannot serve such a sandbox.
-    fn first_of_fork(&self, _spec: &Spec, _state: &Path) -> Result<FirstPlan, OpenError> {
-        Ok(FirstPlan::Cloned)
-    }
-
-    /// Whether it can have a first process ready for a sandbox whose plan comes later.
-    fn keeps_warm(&self) -> bool {
-        true
-    }
-
-    /// Forgets what it was seen to be like, because it did not do what it was asked;
-    /// whether there was something to forget, and asking again is of use.
-    fn forget(&self) -> bool;
-
-    /// What this machine has of it, found without making a sandbox.
-    fn examine(&self) -> Vec<Fact>;
-
-    /// Removes the containers of this home but for those by these names, and returns the
-    /// sandboxes they were made for.
-    ///
-    /// # Errors
-    /// When the engine does not answer.
-    fn sweep(&self, held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError>;
 }
 
 /// What is left out of a sandbox, in tests that show that their probes can fail.

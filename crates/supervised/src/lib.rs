@@ -12,6 +12,7 @@ mod claim;
 mod control;
 mod describe;
 mod egress;
+mod engine;
 mod examine;
 mod explain;
 mod launch;
@@ -24,5 +25,6 @@ mod state;
 mod trail;
 mod warm;
 
-pub use backend::{Engine, Supervised, Weakness};
+pub use backend::{Supervised, Weakness};
 pub use cofferdam_native_supervisor::wire::{FirstPlan, Hire, Sentry};
+pub use engine::Engine;
