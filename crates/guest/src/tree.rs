@@ -4,6 +4,7 @@
 //! Killing cannot be outrun by forking: each round stops everything it finds,
 //! which then cannot fork, until it finds nothing new, and kills only then.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
@@ -13,6 +14,9 @@ use crate::sys;
 
 /// How often a round looks again for processes that were forked meanwhile.
 const STOP_PASSES: usize = 16;
+
+/// What part of all memory is freed at a time when there is too little.
+const SHARE: u64 = 2;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,15 +136,28 @@ pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
     first.unwrap_or(0)
 }
 
-/// Kills the one that has the most memory among those that come from `root`, but for its
+/// Kills those that have the most memory among all that come from `root`, but for its
 /// children.
 pub(crate) fn kill_largest(root: Pid) {
-    let candidates = descendants(&processes(), root);
-    let candidates = candidates.into_iter().filter(|process| process.alive);
-    let candidates = candidates.filter(|process| process.parent != root.as_raw_nonzero().get());
-    if let Some(largest) = candidates.max_by_key(|process| process.pages) {
-        send(largest.pid, libc::SIGKILL);
+    let mut candidates = descendants(&processes(), root);
+    candidates.retain(|process| process.alive && process.parent != root.as_raw_nonzero().get());
+    for process in largest(candidates) {
+        send(process.pid, libc::SIGKILL);
     }
+}
+
+/// Those that have the most memory, until they have a share of what all have: one that has
+/// outgrown the others goes alone, and of a crowd of equals so many that it is felt.
+fn largest(mut processes: Vec<Process>) -> Vec<Process> {
+    processes.sort_by_key(|process| Reverse(process.pages));
+    let share = processes.iter().map(|process| process.pages).sum::<u64>() / SHARE;
+    let mut theirs = 0;
+    let beyond = processes.iter().position(|process| {
+        theirs += process.pages;
+        theirs >= share
+    });
+    processes.truncate(beyond.map_or(0, |last| last + 1));
+    processes
 }
 
 /// Sends a signal to a process that may be gone by now.
@@ -182,6 +199,21 @@ mod tests {
     fn the_memory_of_a_process_is_read() {
         let line = "1 (sh) S 0 1 1 0 0 0 0 0 0 0 17 5 0 0 20 0 1 0 5 23359488 3933 1844 0 0\n";
         assert_eq!(parse_stat(line.as_bytes()).unwrap().pages, 3933);
+    }
+
+    #[test]
+    fn lack_of_memory_ends_whoever_has_the_most_and_of_equals_a_share() {
+        let sizes = |sizes: &[u64]| -> Vec<u64> {
+            let processes =
+                sizes.iter().map(|pages| Process { pages: *pages, ..process(9, 1, true) });
+            largest(processes.collect()).iter().map(|process| process.pages).collect()
+        };
+        assert_eq!(sizes(&[10, 900, 20, 70]), [900]);
+        assert_eq!(sizes(&[5; 80]), [5; 40]);
+        assert_eq!(sizes(&[1, 7, 7, 7, 7]), [7, 7, 7]);
+        assert_eq!(sizes(&[3]), [3]);
+        assert_eq!(sizes(&[0, 0]), [0]);
+        assert_eq!(sizes(&[]), [0; 0]);
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Lack of memory in a sandbox whose kernel is a program.
 //!
-//! To the host's kernel that program is one process, and killing it would end the sandbox.
-//! So whoever wants more than the control group has is stopped instead, and the supervisor is
-//! told. It lends some memory, for the guest to find and kill the process inside that takes
-//! the most, and takes it back as soon as it can. Where that does not help for long enough,
-//! the host's kernel does what it would have done.
+//! To the host's kernel that program is one process, and killing it would end the sandbox. So
+//! would refusing it memory: it has no answer to that while it makes a process, say. So a part
+//! of what the control group has is in reserve. When that is begun, the supervisor is told, and
+//! has the guest kill the processes inside that take the most.
 //!
-//! Only groups of version 1 can stop rather than kill; with others the sandbox ends.
+//! Whoever is faster than that and wants more than there is, is stopped, and the supervisor
+//! told again. It lends some memory for the guest to do the same, and takes it back as soon as
+//! it can. Where that does not help for long enough, the host's kernel does what it would have
+//! done.
+//!
+//! Only groups of version 1 can tell and stop rather than kill; with others the sandbox ends.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -19,11 +23,15 @@ use rustix::event::EventfdFlags;
 use crate::failure::ignore;
 use crate::procfs;
 
-/// What is lent at a time, and how often until it is given back.
-const LOAN: u64 = 16 << 20;
-const MOST_LOANS: u32 = 12;
+/// The part of the memory that is in reserve.
+const RESERVE: u64 = 8;
 
-/// How long the guest has before it is looked at again.
+/// What is lent at a time, and how often until it is given back.
+const LOAN: u64 = 8 << 20;
+const MOST_LOANS: u32 = 24;
+
+/// How long the guest has with each. Whoever takes all of it meanwhile is stopped again, and
+/// gets no more before that.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Watches over the memory of one sandbox.
@@ -31,7 +39,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub struct Relief {
     group: PathBuf,
     limit: u64,
-    /// Where the kernel tells that somebody was stopped.
+    /// Where the reserve begins.
+    scarce: u64,
+    /// Where the kernel tells that somebody was stopped, or that the reserve is begun.
     told: OwnedFd,
     loans: u32,
     look_again: Option<Instant>,
@@ -43,15 +53,20 @@ impl Relief {
     /// Has lack of memory in this group of the memory controller, version 1, told.
     #[must_use]
     pub fn watch(group: &Path) -> Option<Self> {
-        let limit = procfs::read(group.join("memory.limit_in_bytes")).ok()?.trim().parse().ok()?;
+        let limit = number(&group.join("memory.limit_in_bytes"))?;
+        let scarce = limit - limit / RESERVE;
         let told =
             rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
-        let control = File::open(group.join("memory.oom_control")).ok()?;
-        let request = format!("{} {}", told.as_raw_fd(), control.as_raw_fd());
-        write(&group.join("cgroup.event_control"), &request).ok()?;
+        let tell = |file: &str, when: &str| {
+            let file = File::open(group.join(file)).ok()?;
+            let request = format!("{} {} {when}", told.as_raw_fd(), file.as_raw_fd());
+            write(&group.join("cgroup.event_control"), &request).ok()
+        };
+        tell("memory.oom_control", "")?;
+        tell("memory.usage_in_bytes", &scarce.to_string())?;
         write(&group.join("memory.oom_control"), "1").ok()?;
         let group = group.to_owned();
-        Some(Self { group, limit, told, loans: 0, look_again: None, kills: 0 })
+        Some(Self { group, limit, scarce, told, loans: 0, look_again: None, kills: 0 })
     }
 
     /// Where it is told.
@@ -70,6 +85,9 @@ impl Relief {
     pub fn look(&mut self) -> bool {
         ignore(rustix::io::read(&self.told, &mut [0; 8]));
         let now = Instant::now();
+        if self.look_again.is_some_and(|at| now < at) {
+            return false;
+        }
         if self.is_short() {
             self.look_again = Some(now + PAUSE);
             if self.loans == MOST_LOANS {
@@ -85,8 +103,23 @@ impl Relief {
         if self.loans > 0 && self.set_limit(self.limit).is_ok() {
             self.loans = 0;
         }
-        self.look_again = (self.loans > 0).then(|| now + PAUSE);
-        false
+        let used = number(&self.group.join("memory.usage_in_bytes")).unwrap_or(0);
+        // What is used for files may be taken back, and hides from then on what is not.
+        let begun = used > self.scarce;
+        self.look_again = (begun || self.loans > 0).then(|| now + PAUSE);
+        let is_scarce = begun && used - self.files().min(used) > self.scarce;
+        self.kills += u64::from(is_scarce);
+        is_scarce
+    }
+
+    /// What the kernel would take back before it stops anybody.
+    fn files(&self) -> u64 {
+        let stat = procfs::read(self.group.join("memory.stat")).unwrap_or_default();
+        let of = |line: &str| {
+            let names = ["total_inactive_file ", "total_active_file "];
+            names.iter().find_map(|name| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        };
+        stat.lines().filter_map(of).sum()
     }
 
     fn is_short(&self) -> bool {
@@ -109,6 +142,10 @@ impl Relief {
             Err(_) => set(with_swap).and_then(|()| set(memory)),
         }
     }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    procfs::read(path).ok()?.trim().parse().ok()
 }
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
