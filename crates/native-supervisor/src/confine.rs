@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, CpuSet};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::filter::{self, Options};
-use crate::identity::Identity;
+use crate::identity::{AGENT, Identity};
 use crate::procfs;
 use crate::sys;
 
@@ -90,13 +90,7 @@ pub fn volunteer_for_oom(pid: u32) {
 /// # Errors
 /// When the kernel refuses.
 pub fn drop_privileges(identity: Identity) -> Result<(), Failure> {
-    for capability in CapabilitySet::all().iter() {
-        match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // A capability this kernel does not have.
-            Err(rustix::io::Errno::INVAL) => {}
-            other => other.step("drop a capability for ever")?,
-        }
-    }
+    bound_to_no_capability()?;
     rustix::thread::clear_ambient_capability_set().step("clear the ambient capabilities")?;
     if identity.is_roots() {
         rustix::thread::set_thread_groups(&[]).step("leave all groups")?;
@@ -105,10 +99,42 @@ pub fn drop_privileges(identity: Identity) -> Result<(), Failure> {
     let (uid, gid) = (rustix::thread::Uid::from_raw(agent), rustix::thread::Gid::from_raw(agent));
     rustix::thread::set_thread_res_gid(gid, gid, gid).step("become the group agent")?;
     rustix::thread::set_thread_res_uid(uid, uid, uid).step("become the user agent")?;
+    drop_capabilities()?;
+    rustix::thread::set_no_new_privs(true).step("refuse new privileges")
+}
+
+fn bound_to_no_capability() -> Result<(), Failure> {
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // A capability this kernel does not have.
+            Err(rustix::io::Errno::INVAL) => {}
+            other => other.step("drop a capability for ever")?,
+        }
+    }
+    Ok(())
+}
+
+fn drop_capabilities() -> Result<(), Failure> {
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    rustix::thread::set_capabilities(None, none).step("drop all capabilities")?;
-    rustix::thread::set_no_new_privs(true).step("refuse new privileges")
+    rustix::thread::set_capabilities(None, none).step("drop all capabilities")
+}
+
+/// Leaves the users of a kernel that is the sandbox's own for a namespace in which there is
+/// nobody but `agent`, who this process is already. A right that somebody came by there
+/// would be one over nothing.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn leave_users() -> Result<(), Failure> {
+    sys::own_users().step("have users of its own")?;
+    for map in ["uid_map", "gid_map"] {
+        fs::write(format!("/proc/self/{map}"), format!("{AGENT} {AGENT} 1\n"))
+            .step_with(|| format!("write {map}"))?;
+    }
+    // Whoever makes a namespace has every right in it.
+    bound_to_no_capability()?;
+    drop_capabilities()
 }
 
 /// The same in a container, where the engine has dropped everything: trusted, but looked at.

@@ -246,6 +246,9 @@ impl FirstProcess<'_> {
         confine::limit_processes(&plan.limits, hold, users)?;
 
         let null = open_null()?;
+        if served {
+            confine::leave_users()?;
+        }
         if hired {
             confine::refuse_privileges()?;
         } else {

@@ -273,6 +273,18 @@ pub fn hide_groups() -> io::Result<()> {
         .map_err(io::Error::from)
 }
 
+/// Puts this process into a user namespace of its own, with every right in it and none
+/// outside.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn own_users() -> io::Result<()> {
+    // SAFETY: only who this process is changes; descriptors, memory and threads are not
+    // touched.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }
+        .map_err(io::Error::from)
+}
+
 /// Gives this process a copy of the mounts it sees, for itself.
 ///
 /// # Errors
