@@ -46,6 +46,8 @@ pub(crate) const CODER_REFUSED: &str = "The coder declined:";
 
 /// What a hand-in that failed its checks is answered with.
 pub(crate) fn checks_failed(results: &[CheckResult], attempt: u32, attempts: u32) -> String {
+    // One more than there were, where the user had something to say to the last.
+    let attempts = attempts.max(attempt);
     let mut text = format!(
         "The work is not accepted (hand-in {attempt} of {attempts}): a check failed in a clean \
          copy of /workspace without network.\n"

@@ -2,9 +2,7 @@
 //! that the job ends with the reason.
 
 use cofferdam_model::{DeltaStream, Model, ModelError, Request};
-use cofferdam_sandbox::{
-    Backend, Capabilities, Grade, OpenError, Reconciled, Room, RoomError, Spec,
-};
+use cofferdam_sandbox::{Backend, Capabilities, OpenError, Reconciled, Room, RoomError, Spec};
 use cofferdam_types::{FailureKind, ModelName, SandboxId};
 use futures_util::future::BoxFuture;
 use futures_util::stream;
@@ -50,13 +48,7 @@ impl Backend for NoBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lingers: false,
-            forks: false,
-            strongest: Grade::Contained,
-            audits: false,
-            measures_cpu: false,
-        }
+        Capabilities::NONE
     }
 
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

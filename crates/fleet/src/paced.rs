@@ -72,8 +72,6 @@ impl Backend for Paced {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use cofferdam_sandbox::Grade;
-
     use super::*;
 
     /// One whose sandboxes take a second to fail.
@@ -89,13 +87,7 @@ mod tests {
         }
 
         fn capabilities(&self) -> Capabilities {
-            Capabilities {
-                lingers: false,
-                forks: false,
-                strongest: Grade::Contained,
-                audits: false,
-                measures_cpu: false,
-            }
+            Capabilities::NONE
         }
 
         fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

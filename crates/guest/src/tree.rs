@@ -1,7 +1,7 @@
 //! The processes of the sandbox, as `/proc` shows them, and how to signal and
 //! kill a whole tree of them.
 //!
-//! Killing cannot be outrun by forking: each round stops everything it finds,
+//! Killing a tree cannot be outrun by forking: each round stops everything it finds,
 //! which then cannot fork, until it finds nothing new, and kills only then.
 
 use std::cmp::Reverse;
@@ -136,7 +136,7 @@ pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
     first.unwrap_or(0)
 }
 
-/// Kills those that have the most memory among all that come from `root`, but for its
+/// Kills, once, those that have the most memory among all that come from `root`, but for its
 /// children.
 pub(crate) fn kill_largest(root: Pid) {
     let mut candidates = descendants(&processes(), root);
@@ -210,7 +210,7 @@ mod tests {
         };
         assert_eq!(sizes(&[10, 900, 20, 70]), [900]);
         assert_eq!(sizes(&[5; 80]), [5; 40]);
-        assert_eq!(sizes(&[1, 7, 7, 7, 7]), [7, 7, 7]);
+        assert_eq!(sizes(&[1, 7, 7, 7, 7]), [7, 7]);
         assert_eq!(sizes(&[3]), [3]);
         assert_eq!(sizes(&[0, 0]), [0]);
         assert_eq!(sizes(&[]), [0; 0]);

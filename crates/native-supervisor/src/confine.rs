@@ -128,6 +128,8 @@ fn drop_capabilities() -> Result<(), Failure> {
 /// When the kernel refuses.
 pub fn leave_users() -> Result<(), Failure> {
     sys::own_users().step("have users of its own")?;
+    // Where the kernel has it, groups can only be mapped by whoever gives up changing them.
+    ignore(fs::write("/proc/self/setgroups", "deny"));
     for map in ["uid_map", "gid_map"] {
         fs::write(format!("/proc/self/{map}"), format!("{AGENT} {AGENT} 1\n"))
             .step_with(|| format!("write {map}"))?;

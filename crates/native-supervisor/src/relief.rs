@@ -5,6 +5,9 @@
 //! of what the control group has is in reserve. When that is begun, the supervisor is told, and
 //! has the guest kill the processes inside that take the most.
 //!
+//! Once is enough, unless more is taken again: what files in memory hold is freed by nobody's
+//! end.
+//!
 //! Whoever is faster than that and wants more than there is, is stopped, and the supervisor
 //! told again. It lends some memory for the guest to do the same, and takes it back as soon as
 //! it can. Where that does not help for long enough, the host's kernel does what it would have
@@ -45,6 +48,8 @@ pub struct Relief {
     told: OwnedFd,
     loans: u32,
     look_again: Option<Instant>,
+    /// The least that was held since somebody was killed for the reserve.
+    least: Option<u64>,
     /// How often somebody had to be killed.
     pub kills: u64,
 }
@@ -66,7 +71,9 @@ impl Relief {
         tell("memory.usage_in_bytes", &scarce.to_string())?;
         write(&group.join("memory.oom_control"), "1").ok()?;
         let group = group.to_owned();
-        Some(Self { group, limit, scarce, told, loans: 0, look_again: None, kills: 0 })
+        // Whoever is beyond the reserve already does not come to it.
+        let look_again = Some(Instant::now());
+        Some(Self { group, limit, scarce, told, loans: 0, look_again, least: None, kills: 0 })
     }
 
     /// Where it is told.
@@ -82,9 +89,8 @@ impl Relief {
     }
 
     /// Looks at the group; whether the guest has to kill somebody.
-    pub fn look(&mut self) -> bool {
+    pub fn look(&mut self, now: Instant) -> bool {
         ignore(rustix::io::read(&self.told, &mut [0; 8]));
-        let now = Instant::now();
         if self.look_again.is_some_and(|at| now < at) {
             return false;
         }
@@ -102,14 +108,35 @@ impl Relief {
         }
         if self.loans > 0 && self.set_limit(self.limit).is_ok() {
             self.loans = 0;
+            ignore(write(&self.group.join("memory.oom_control"), "1"));
         }
         let used = number(&self.group.join("memory.usage_in_bytes")).unwrap_or(0);
         // What is used for files may be taken back, and hides from then on what is not.
         let begun = used > self.scarce;
         self.look_again = (begun || self.loans > 0).then(|| now + PAUSE);
-        let is_scarce = begun && used - self.files().min(used) > self.scarce;
-        self.kills += u64::from(is_scarce);
-        is_scarce
+        let files = if begun { self.files() } else { 0 };
+        let kill = self.is_taken(used.saturating_sub(files));
+        self.kills += u64::from(kill);
+        kill
+    }
+
+    /// Whether so much is held that somebody has to be killed, who has not been yet.
+    fn is_taken(&mut self, held: u64) -> bool {
+        if held <= self.scarce {
+            self.least = None;
+            return false;
+        }
+        let more = (self.limit - self.scarce) / 4;
+        match self.least {
+            Some(least) if held <= least + more => {
+                self.least = Some(least.min(held));
+                false
+            }
+            _ => {
+                self.least = Some(held);
+                true
+            }
+        }
     }
 
     /// What the kernel would take back before it stops anybody.
@@ -150,4 +177,103 @@ fn number(path: &Path) -> Option<u64> {
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     fs::OpenOptions::new().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A group of 400 MiB, made of plain files: the last fifty are the reserve.
+    struct Group {
+        files: tempfile::TempDir,
+        relief: Relief,
+        now: Instant,
+    }
+
+    impl Group {
+        fn new() -> Self {
+            let files = tempfile::tempdir().unwrap();
+            let set = |name: &str, text: &str| fs::write(files.path().join(name), text).unwrap();
+            set("cgroup.event_control", "");
+            set("memory.limit_in_bytes", &(400 * MIB).to_string());
+            set("memory.oom_control", "");
+            set("memory.usage_in_bytes", "0");
+            let relief = Relief::watch(files.path()).unwrap();
+            Self { files, relief, now: Instant::now() }
+        }
+
+        fn set(&self, name: &str, text: &str) {
+            fs::write(self.files.path().join(name), text).unwrap();
+        }
+
+        fn get(&self, name: &str) -> String {
+            fs::read_to_string(self.files.path().join(name)).unwrap()
+        }
+
+        /// Looks once more, with so much in use, and so much of it for files.
+        fn uses(&mut self, mib: u64, files: u64) -> bool {
+            self.set("memory.usage_in_bytes", &(mib * MIB).to_string());
+            let (active, inactive) = (files * MIB / 4, files * MIB - files * MIB / 4);
+            let stat = format!("total_rss 9\ntotal_inactive_file {inactive}\n");
+            self.set("memory.stat", &format!("{stat}total_active_file {active}\n"));
+            self.now += PAUSE;
+            self.relief.look(self.now)
+        }
+
+        /// Looks once more while somebody is stopped.
+        fn is_short(&mut self) -> bool {
+            self.set("memory.oom_control", "oom_kill_disable 1\nunder_oom 1\n");
+            self.now += PAUSE;
+            self.relief.look(self.now)
+        }
+    }
+
+    #[test]
+    fn the_reserve_is_told_of_once_and_again_when_more_is_taken() {
+        let mut group = Group::new();
+        assert!(!group.uses(350, 0));
+        assert!(group.uses(351, 0));
+        assert!(!group.uses(362, 0), "it has not had its effect yet");
+        assert!(!group.uses(355, 0));
+        assert!(group.uses(364, 0), "more is taken");
+        assert!(!group.uses(300, 0));
+        assert!(group.uses(351, 0), "it was over in between");
+        assert_eq!(group.relief.kills, 3);
+    }
+
+    #[test]
+    fn what_is_used_for_files_is_not_taken() {
+        let mut group = Group::new();
+        assert!(!group.uses(395, 200));
+        assert!(group.relief.look_again().is_some(), "it hides what is taken from now on");
+        assert!(group.uses(395, 25));
+    }
+
+    #[test]
+    fn nobody_is_looked_at_before_it_is_time() {
+        let mut group = Group::new();
+        assert!(group.uses(375, 0));
+        group.set("memory.oom_control", "under_oom 1\n");
+        assert!(!group.relief.look(group.now + PAUSE / 2));
+        assert!(group.relief.look(group.now + PAUSE));
+    }
+
+    #[test]
+    fn what_was_lent_is_given_back_and_the_kernel_stops_again_rather_than_kill() {
+        let mut group = Group::new();
+        for loan in 1..=MOST_LOANS {
+            assert!(group.is_short());
+            let limit = 400 * MIB + u64::from(loan) * LOAN;
+            assert_eq!(group.get("memory.limit_in_bytes"), limit.to_string());
+        }
+        assert!(!group.is_short());
+        assert!(group.get("memory.oom_control").starts_with('0'), "the kernel is let loose");
+        group.set("memory.oom_control", "under_oom 0\n");
+        assert!(!group.uses(300, 0));
+        assert_eq!(group.get("memory.limit_in_bytes"), (400 * MIB).to_string());
+        assert!(group.get("memory.oom_control").starts_with('1'));
+        assert_eq!(group.relief.look_again(), None);
+    }
 }

@@ -425,7 +425,7 @@ impl Supervisor {
     }
 
     fn relieve(&mut self) {
-        if self.relief.as_mut().is_some_and(Relief::look) {
+        if self.relief.as_mut().is_some_and(|relief| relief.look(Instant::now())) {
             self.guest.ask_for_memory();
         }
     }

@@ -80,7 +80,9 @@ impl Engine for Gvisor {
             return Err(OpenError::Unusable {
                 cause: "runsc's sandboxes need a range of ids, which only root can give them"
                     .to_owned(),
-                remedy: "use --sandbox native or --sandbox podman, or run as root".to_owned(),
+                remedy: "run as root, or use --sandbox native or --sandbox podman if the host's \
+                         kernel may be shared"
+                    .to_owned(),
             });
         }
         if spec.limits.memory < LEAST_MEMORY {

@@ -302,6 +302,17 @@ pub struct Capabilities {
     pub measures_cpu: bool,
 }
 
+impl Capabilities {
+    /// Nothing beyond the promises.
+    pub const NONE: Self = Self {
+        lingers: false,
+        forks: false,
+        strongest: Grade::Contained,
+        audits: false,
+        measures_cpu: false,
+    };
+}
+
 /// What [`Backend::reconcile`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {

@@ -31,9 +31,12 @@ label.place(x=60, y=60)
 log = open("said", "a", buffering=1)
 
 def say(*words):
-    print(*words, file=log, flush=True)
     lines = [*label["text"].split("\n"), " ".join(map(str, words))]
     label.configure(text="\n".join(lines[:1] + lines[1:][-8:]))
+    # What is said has been drawn: an answer of the server's comes after that.
+    root.update_idletasks()
+    root.winfo_pointerx()
+    print(*words, file=log, flush=True)
 
 def down(event):
     for part in (field, label):

@@ -33,6 +33,7 @@ impl Server {
     }
 
     pub(super) fn accept(&mut self) {
+        let mut lacks_memory = false;
         for _ in 0..ACCEPTS {
             let Some(entrance) = &self.entrance else { return };
             self.reserved.clear();
@@ -45,7 +46,7 @@ impl Server {
             });
             match accepted {
                 Ok(Some((socket, output))) => self.greet(socket, output),
-                Ok(None) => tree::kill_largest(getpid()),
+                Ok(None) => lacks_memory = true,
                 Err(Errno::AGAIN) => break,
                 // A container's first process has no other way to learn that nobody
                 // will ever end it.
@@ -55,6 +56,10 @@ impl Server {
                 }
                 Err(_) => {}
             }
+        }
+        // However often it was said.
+        if lacks_memory {
+            tree::kill_largest(getpid());
         }
         self.reserve();
     }

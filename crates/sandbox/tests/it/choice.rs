@@ -17,13 +17,7 @@ impl Backend for Shown {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lingers: false,
-            forks: false,
-            strongest: self.1,
-            audits: false,
-            measures_cpu: false,
-        }
+        Capabilities { strongest: self.1, ..Capabilities::NONE }
     }
 
     fn open(&self, _: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {

@@ -36,13 +36,7 @@ impl Backend for FakeBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            lingers: false,
-            forks: false,
-            strongest: Grade::Contained,
-            audits: false,
-            measures_cpu: false,
-        }
+        Capabilities::NONE
     }
 
     fn open(&self, spec: Spec) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
