@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::confine::{self, Users};
 use crate::failure::{Failure, Step, ignore};
@@ -29,6 +30,9 @@ const GUEST_SOCKET: i32 = 3;
 /// What a first process has of its own.
 struct FirstProcess<'a> {
     identity: Identity,
+    /// The processors to be used again once the room is built, where the supervisor keeps it
+    /// off its own until then.
+    anywhere: Option<CpuSet>,
     /// The supervisor's program, to be executed again as the guest. The first process of a
     /// container, which an engine executed, has none and needs none.
     own_program: Option<&'a OwnedFd>,
@@ -39,11 +43,11 @@ struct FirstProcess<'a> {
 /// In the new process: from here to the guest, or to an error.
 pub(crate) fn live(
     birth: Birth,
-    identity: Identity,
+    (identity, anywhere): (Identity, Option<CpuSet>),
     own_program: &OwnedFd,
     supervisor: &OwnedFd,
 ) -> ! {
-    let first = FirstProcess { identity, own_program: Some(own_program), supervisor };
+    let first = FirstProcess { identity, anywhere, own_program: Some(own_program), supervisor };
     let lived = first.live(birth);
     first.tell(lived);
     std::process::exit(1);
@@ -68,7 +72,7 @@ pub fn enter_by_stdin() -> ExitCode {
 fn come_in(supervisor: &OwnedFd) -> ExitCode {
     // Whoever it is, the engine made it that.
     let identity = Identity::Unmapped;
-    let first = FirstProcess { identity, own_program: None, supervisor };
+    let first = FirstProcess { identity, anywhere: None, own_program: None, supervisor };
     let entered = first.enter();
     first.tell(entered);
     ExitCode::FAILURE
@@ -137,6 +141,9 @@ impl FirstProcess<'_> {
                 let materials = room::take(&plan, prepared)?;
                 let site = plan.mount_point.as_path();
                 let vault = room::build(&plan, self.identity, materials, site, None)?;
+                if let Some(anywhere) = &self.anywhere {
+                    sched_setaffinity(None, anywhere).step("use every processor again")?;
+                }
                 let hold = self.join()?;
                 self.go_on(&plan, hold, next, vault)
             }

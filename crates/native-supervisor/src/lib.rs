@@ -25,6 +25,7 @@ pub mod hire;
 pub mod identity;
 pub mod mounts;
 pub mod processes;
+pub mod processors;
 pub mod procfs;
 pub mod relief;
 pub mod remains;

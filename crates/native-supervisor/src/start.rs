@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Signal, pidfd_send_signal};
-use rustix::thread::LinkNameSpaceType;
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use rustix::thread::{LinkNameSpaceType, sched_getaffinity};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::Groups;
@@ -22,7 +22,7 @@ use crate::identity::{Identity, is_own_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
 use crate::wire::{self, FirstPlan, NetworkPlan, Plan, WorkspacePlan};
-use crate::{confine, first_process, hire, mounts};
+use crate::{confine, first_process, hire, mounts, processors};
 
 /// What the first process says while it starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -115,6 +115,11 @@ impl Birth {
         }
     }
 
+    /// Whether it builds its room itself, from nothing.
+    fn builds(self) -> bool {
+        matches!(self, Self::Apart | Self::OnHostNetwork)
+    }
+
     fn step(self) -> &'static str {
         match self {
             Self::ParentOfFork => "make a process",
@@ -153,15 +158,23 @@ impl Newborn {
         own_program: &OwnedFd,
     ) -> Result<Self, Failure> {
         let (progress, there) = wire::pair()?;
+        let allowed = sched_getaffinity(None).step("read the CPU affinity")?;
         let cloned = sys::clone_process(birth.flags(), birthplace).step(birth.step())?;
         let (pid, child) = match cloned {
             Cloned::Parent(pid, child) => (pid, child),
             Cloned::Child => {
                 drop(progress);
-                first_process::live(birth, identity, own_program, &there)
+                let anywhere = birth.builds().then_some(allowed);
+                first_process::live(birth, (identity, anywhere), own_program, &there)
             }
         };
         let newborn = Self { child, pid, progress, birth };
+        if birth.builds()
+            && let Some(pid) = Pid::from_raw(pid.cast_signed())
+        {
+            // It works while this process does. Once it has built, it goes where it likes.
+            processors::keep_off_ours(pid, &allowed);
+        }
         confine::volunteer_for_oom(pid);
         if birth != Birth::ParentOfFork
             && let Err(failure) = map_ids(pid, identity)

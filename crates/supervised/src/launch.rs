@@ -9,13 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use cofferdam_native_supervisor::failure::ignore;
-use cofferdam_native_supervisor::supervisor;
 use cofferdam_native_supervisor::sys::{self, Cloned};
+use cofferdam_native_supervisor::{processors, supervisor};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::PipeFlags;
 use rustix::process::Pid;
-use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 /// The first descriptor that is no standard stream.
 const FIRST: i32 = 3;
@@ -80,9 +80,7 @@ pub(crate) fn fork(program: &OwnedFd) -> io::Result<Launched> {
 /// be kept from this processor for good.
 fn put_aside(pid: Pid) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
-    let mut others = allowed;
-    others.unset(sched_getcpu());
-    if others.count() > 0 && sched_setaffinity(Some(pid), &others).is_ok() {
+    if processors::keep_off_ours(pid, &allowed) {
         // It has moved. From here on it may run where it could before; if that is
         // refused, it is gone.
         ignore(sched_setaffinity(Some(pid), &allowed));
