@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Mode;
+use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, listen,
     socket_with,
@@ -142,8 +142,8 @@ struct Supervisor {
     proxy: Option<OwnedFd>,
     guest: GuestDoor,
     door: Option<OwnedFd>,
-    /// Freed before the claim: whoever gets that may find what this sandbox left.
-    _lock: OwnedFd,
+    /// Let go of before the claim: whoever gets that may find what this sandbox left.
+    lock: OwnedFd,
     claim: Option<Claim>,
     /// How long it waits for a host: not at all until it is told to be kept.
     linger: Duration,
@@ -334,7 +334,7 @@ impl Supervisor {
             proxy: parts.proxy,
             guest,
             door,
-            _lock: lock,
+            lock,
             claim,
             linger: Duration::ZERO,
             errand,
@@ -489,7 +489,7 @@ impl Supervisor {
     }
 
     /// Kills everything, keeps what belongs to the user, removes the rest, and
-    /// tells the hosts.
+    /// tells the hosts. What is left then is this process, about to end.
     fn end(mut self, hosts: &[OwnedFd]) -> ExitCode {
         // A first process that is already dead needs no signal.
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
@@ -514,8 +514,16 @@ impl Supervisor {
             }),
             _ => Ok(()),
         };
-        drop(self.workspace);
-        // Its mounts are let go of by now.
+        let mounts = match (&self.plan.workspace, hire_of(&self.plan)) {
+            // Nobody sees them any more, and nothing waits for them: the kernel takes a
+            // millisecond to let go of the last, in which the hosts may go on.
+            (WorkspacePlan::Scratch | WorkspacePlan::Fork(_), None) => Some(self.workspace),
+            // They hold a file of the host's, or keep a container from being removed.
+            _ => {
+                drop(self.workspace);
+                None
+            }
+        };
         if let Some(hire) = hire_of(&self.plan) {
             if let Some(mut errand) = self.errand.take() {
                 hire::finish(&mut errand, Instant::now() + REMOVAL);
@@ -526,10 +534,15 @@ impl Supervisor {
             rustix::process::chdir("/").step("leave the sandbox's directory")?;
             remains::remove_state(&self.plan.state)
         });
+        // Whoever hears of the end may begin where this sandbox was. To close a directory
+        // that was removed is to wait for the disk, so the lock is only let go of.
+        ignore(flock(&self.lock, FlockOperation::Unlock));
+        drop(self.claim);
         let code = if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         for host in hosts {
             ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
         }
+        drop(mounts);
         code
     }
 }

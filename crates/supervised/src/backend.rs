@@ -153,7 +153,8 @@ impl Supervised {
         let Raised { path, control, child, built } = raised;
         self.warm_up(&spec, &workspace);
         let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
-        let room = SupervisedRoom { supervisor: Some(child), ..room.await? };
+        let lingers = spec.lifetime != Lifetime::Owned;
+        let room = SupervisedRoom { supervisor: Some(child), lingers, ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
                 wanted: spec.require,
@@ -449,6 +450,7 @@ impl Supervised {
             control,
             egress,
             supervisor: None,
+            lingers: true,
         })
     }
 

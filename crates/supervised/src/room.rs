@@ -28,6 +28,8 @@ pub(crate) struct SupervisedRoom {
     pub(crate) control: Arc<Control>,
     pub(crate) egress: Option<Egress>,
     pub(crate) supervisor: Option<Reaped>,
+    /// Whether it may outlive this process.
+    pub(crate) lingers: bool,
 }
 
 impl SupervisedRoom {
@@ -147,10 +149,11 @@ impl Room for SupervisedRoom {
                 Ok((other, _)) => Err(Self::unexpected(&other)),
                 Err(error) => Err(error),
             };
-            // It has nothing left to do but end.
-            match self.supervisor.take() {
-                Some(supervisor) => aside(|| supervisor.wait()),
-                None => while self.control.answer().await.is_ok() {},
+            // It has nothing left to do but end, for which it takes a millisecond. Whoever
+            // has a sandbox for itself alone has better things to do than to wait for that;
+            // a server, which may be at rest after this, leaves no ended process about.
+            if let Some(supervisor) = self.supervisor.take().filter(|_| self.lingers) {
+                aside(|| supervisor.wait());
             }
             closed
         }
