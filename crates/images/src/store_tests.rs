@@ -215,3 +215,23 @@ fn what_is_being_removed_is_not_taken() {
         assert!(matches!(error, ImageError::Unknown { .. }), "{error:?}");
     });
 }
+
+#[test]
+fn no_image_gets_the_name_that_stands_for_a_tasks() {
+    let (_home, store) = store();
+    let changing = changing(&store);
+    let staging = changing.stage().unwrap();
+    fs::create_dir(staging.root()).unwrap();
+    let error = staging.keep("task", about("one", 5)).unwrap_err();
+    assert!(matches!(error, ImageError::Reserved { .. }), "{error:?}");
+    assert_eq!(store.list().unwrap(), []);
+    let definition = Definition { name: "task".to_owned(), ..Definition::agent().unwrap() };
+    assert!(matches!(definition.check(), Err(ImageError::Reserved { .. })));
+}
+
+#[test]
+fn an_image_that_a_job_began_with_and_that_is_gone_is_told_as_such() {
+    let (_home, store) = store();
+    let error = store.find(about("one", 5).key.as_str()).unwrap_err();
+    assert!(error.help().unwrap().contains("it was removed"), "{:?}", error.help());
+}
