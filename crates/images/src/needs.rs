@@ -32,6 +32,9 @@ const PROJECT: &str = "pyproject.toml";
 const PYTHON: &str = ".python-version";
 const PACKAGES: &str = "apt.txt";
 
+/// What the names of images begin with that are made of what a task needs.
+const OF_A_TASK: &str = "job-";
+
 /// All of them.
 pub const FILES: [&str; 4] = [REQUIREMENTS, PROJECT, PYTHON, PACKAGES];
 
@@ -182,10 +185,16 @@ impl Needs {
         definition.name = "job".to_owned();
         // A name of its own, so that images of other tasks keep theirs.
         let key = definition.key("needs")?;
-        definition.name = format!("job-{}", key.short());
+        definition.name = format!("{OF_A_TASK}{}", key.short());
         definition.check()?;
         Ok(definition)
     }
+}
+
+/// Whether an image was given its name because a task needed it, and by nobody.
+pub(crate) fn is_of_a_task(name: &str) -> bool {
+    let digits = |rest: &str| rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_prefix(OF_A_TASK).is_some_and(digits)
 }
 
 fn checked(
