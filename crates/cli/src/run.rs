@@ -187,6 +187,7 @@ async fn attempt(
         models,
         backend,
         place,
+        images: None,
         aide: (product.aide)(&product.home).map(|aide| fit_aide(aide, &settings)),
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,

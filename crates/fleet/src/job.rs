@@ -153,6 +153,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         models,
         backend: backend(fleet, &spec.place, lives),
         place: here.place,
+        images: None,
         aide: fleet.outfit.aide(),
         lifetime: Lifetime::Lingering(fleet.bounds.linger),
         origin,
