@@ -26,6 +26,7 @@ mod moment;
 mod names;
 mod output;
 mod patch;
+mod pick;
 mod plain;
 mod records;
 mod source;
@@ -44,5 +45,6 @@ pub use intake::{IntakeError, IntakeLimits, IntakeSummary, UploadFormat, intake}
 pub use manifest::{FileRow, LeftOutRow, MANIFEST_VERSION, Original};
 pub use output::{Wanted, archive_file, archive_to, tar_zst_to, zip_file, zip_to};
 pub use patch::{PatchSummary, patch_to};
+pub use pick::{PickError, pick};
 pub use records::Reading;
 pub use target::check_target;

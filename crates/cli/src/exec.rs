@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::Product;
 use crate::arguments::ExecArguments;
+use crate::image::task;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::show::Show;
@@ -74,7 +75,7 @@ async fn attempt(
     let backend = backend.map_err(|problem| (problem, 2))?;
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
-    let spec = arguments.spec();
+    let mut spec = arguments.spec();
     let trail = match &arguments.audit {
         Some(path) if arguments.workspace.as_ref().is_some_and(|w| trail::is_within(path, w)) => {
             let path = path.display();
@@ -88,6 +89,7 @@ async fn attempt(
     if let Err(error) = backend.reconcile().await {
         streams::tell(&Problem::remains(error_chain(&error)).to_string());
     }
+    task::settle(&product.home, &mut spec, signals, NO_SANDBOX).await?;
 
     // Another sandbox may be at work on the directory, and take its time.
     let sandbox = tokio::select! {

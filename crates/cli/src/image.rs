@@ -1,6 +1,7 @@
 //! `cofferdam image`: makes, takes in, lists and removes the images that sandboxes can be made of.
 
 mod arguments;
+pub(crate) mod task;
 mod teller;
 
 use std::io;

@@ -261,6 +261,9 @@ impl Problem {
             ImageError::Taken { .. } => {
                 ("IMG-009", "another image has this name", "choose another: --name NAME")
             }
+            ImageError::Reserved { .. } => {
+                ("IMG-010", "no image can have this name", "choose another")
+            }
             ImageError::Stopped => {
                 ("IMG-008", "it was stopped", "nothing was left of what it had begun; run it again")
             }

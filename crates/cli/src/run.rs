@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout};
 use crate::Product;
 use crate::arguments::RunArguments;
 use crate::exit as code;
+use crate::image::task::{Audience, Making};
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::streams;
@@ -60,9 +61,13 @@ pub(crate) async fn run(product: &Product, arguments: RunArguments) -> ExitCode 
             return ExitCode::from(code::FAILED);
         }
     };
+    let making = Making::default();
     let begun = tokio::select! {
-        begun = attempt(product, &arguments, &mut screen) => begun,
-        asked = signals.end() => Err(interrupted(asked)),
+        begun = attempt(product, &arguments, &mut screen, &making) => begun,
+        asked = signals.end() => {
+            making.end().await;
+            Err(interrupted(asked))
+        }
     };
     let result = match begun {
         Ok((watched, journal)) => watch(watched, journal, &mut screen, &mut signals).await,
@@ -101,6 +106,7 @@ async fn attempt(
     product: &Product,
     arguments: &RunArguments,
     screen: &mut Screen,
+    making: &Making,
 ) -> Result<(Watched, Journal), Failed> {
     let usage = |problem: Problem| (problem, code::USAGE);
     let history = History::of(&product.home);
@@ -148,7 +154,14 @@ async fn attempt(
         screen.warn(&Problem::remains(cause).to_string()).await;
     }
     let (job, say) = match wanted {
-        Wanted::New(spec) => {
+        Wanted::New(mut spec) => {
+            // Its record is to say which image it is.
+            if spec.place.wants_task_image() {
+                let audience = if arguments.quiet { Audience::Nobody } else { Audience::People };
+                let workspace = Some(&*spec.place.workspace);
+                let made = making.task_image(&product.home, workspace, audience).await;
+                spec.place.image = Some(made.map_err(|problem| (problem, code::SANDBOX))?);
+            }
             let moment = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
             let job = job::begin(&history, &moment, *spec);
             (job.map_err(|problem| (problem, code::FAILED))?, None)
@@ -174,6 +187,7 @@ async fn attempt(
         models,
         backend,
         place,
+        images: None,
         aide: (product.aide)(&product.home).map(|aide| fit_aide(aide, &settings)),
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,

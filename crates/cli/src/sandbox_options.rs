@@ -46,8 +46,9 @@ pub(crate) struct SandboxOptions {
     /// A directory of yours that may be read, at the same path
     #[arg(long, value_name = "DIR")]
     read: Vec<PathBuf>,
-    /// The image whose programs are used in place of this machine's: its name, or a
-    /// directory with a root file system if there is a slash in it
+    /// The image whose programs are used in place of this machine's: its name; `task`
+    /// for one with what the workspace's own files ask for, made if it is not there; or
+    /// a directory with a root file system if there is a slash in it
     #[arg(long, value_name = "NAME|DIR", conflicts_with = "read", value_parser = image)]
     image: Option<PathBuf>,
     /// The back end [default: auto]

@@ -6,6 +6,7 @@ mod indexes;
 mod models;
 mod outfit;
 mod serve;
+mod task_image;
 mod telemetry;
 
 use std::path::{Path, PathBuf};

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use cofferdam_cli::{ModelMaker, engine, fit_aide, make_models};
 use cofferdam_config::{BUILT_IN_MODELS, Settings};
-use cofferdam_fleet::{Outfit, Wish, WishError};
+use cofferdam_fleet::{Beginning, Outfit, Wish, WishError};
+use cofferdam_images::Store;
 use cofferdam_runtime::{Aide, Embed, Indexes, Models, unpriced};
 use cofferdam_sandbox::{Backend, Grade, NoSuchBackend, choose};
 use cofferdam_types::{
     Budget, HostPattern, JobId, JobSpec, Limits, ModelName, Network, Place, error_chain,
 };
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 
 use crate::aide::Shelf;
 use crate::indexes::SqliteIndexes;
+use crate::task_image;
 
 /// How often work may be handed in and fail a check, if nobody says otherwise.
 const ATTEMPTS: u32 = 5;
@@ -28,6 +32,8 @@ pub(crate) struct Settled {
     pub(crate) embedder: Option<Arc<dyn Embed>>,
     pub(crate) backends: Vec<Arc<dyn Backend>>,
     pub(crate) home: PathBuf,
+    /// The images that the back ends know.
+    pub(crate) images: Store,
     pub(crate) aide: Option<Shelf>,
     /// Whether jobs may ask for any network.
     pub(crate) open_network: bool,
@@ -229,6 +235,15 @@ impl Outfit for Settled {
 
     fn backends(&self) -> Vec<Arc<dyn Backend>> {
         self.backends.clone()
+    }
+
+    fn make_image<'a>(
+        &'a self,
+        files: &'a dyn Beginning,
+        known: Option<String>,
+        tell: mpsc::Sender<String>,
+    ) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(task_image::make(&self.images, files, known, tell))
     }
 
     fn model_names(&self) -> Vec<String> {

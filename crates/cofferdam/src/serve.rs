@@ -86,6 +86,7 @@ impl Servers {
             embedder,
             backends,
             home: data.clone(),
+            images: cofferdam_images::Store::in_home(&self.home),
             aide: Shelf::keep(&data, &self.home),
             open_network: arguments.allow_open_network,
         });

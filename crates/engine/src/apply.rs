@@ -20,8 +20,14 @@ impl Run {
         let seq = self.last_seq;
         match event {
             // The state begins with it, and it comes once.
-            Event::Created { .. } | Event::Listening { .. } | Event::Noted { .. } => {}
+            Event::Created { .. }
+            | Event::ImageStep { .. }
+            | Event::Listening { .. }
+            | Event::Noted { .. } => {}
             Event::TakenUp { only_delivers, .. } => self.take_up(seq, *only_delivers),
+            Event::ImageReady { image } => {
+                self.image.get_or_insert_with(|| image.clone());
+            }
             Event::SandboxOpened { sandbox, .. } => self.sandbox = Some(*sandbox),
             Event::Prepared { instructions, skills } => {
                 self.prepared = Some((instructions.clone(), skills.clone()));

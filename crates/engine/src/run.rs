@@ -16,6 +16,8 @@ pub struct Run {
     pub(crate) spec: JobSpec,
     pub(crate) stage: Stage,
     pub(crate) sandbox: Option<SandboxId>,
+    /// The image that its own files ask for, once that is known.
+    pub(crate) image: Option<String>,
     /// What the workspace says, once it was looked at.
     pub(crate) prepared: Option<(Vec<Instructions>, Vec<Skill>)>,
     /// The conversations; the place of each is its id.
@@ -110,6 +112,7 @@ impl Run {
             spec,
             stage: Stage::Created,
             sandbox: None,
+            image: None,
             prepared: None,
             threads: vec![opening],
             requests_made: 0,
@@ -213,6 +216,12 @@ impl Run {
     /// what is under way is still heard. Not part of the log.
     pub fn hold(&mut self) {
         self.held = true;
+    }
+
+    /// The key of the image that its own files ask for, once that is known: it stays the same.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        self.image.as_deref()
     }
 
     /// Whether the workspace was looked at: whatever it begins with is there.

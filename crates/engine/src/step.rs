@@ -33,6 +33,16 @@ pub enum Input {
         /// asked for more.
         finish: bool,
     },
+    /// The image that the job's own files ask for is being made.
+    ImageStep {
+        /// What is done for it now, in words.
+        step: String,
+    },
+    /// The image that the job's own files ask for is there.
+    ImageReady {
+        /// Its key.
+        image: String,
+    },
     /// The sandbox is there.
     SandboxOpened {
         /// Its name.
@@ -158,6 +168,9 @@ pub enum Input {
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
+    /// Make the image that the job's own files ask for, unless it is there: [`Run::image`], if
+    /// that is known, and no other. [`Input::SandboxFailed`] if there is none.
+    MakeImage,
     /// Make the sandbox.
     OpenSandbox,
     /// Look for what the workspace tells the models.
@@ -203,7 +216,8 @@ impl Effect {
     #[must_use]
     pub fn starts_work(&self) -> bool {
         match self {
-            Self::OpenSandbox
+            Self::MakeImage
+            | Self::OpenSandbox
             | Self::Prepare
             | Self::AskModel { .. }
             | Self::RunTool { .. }
@@ -256,6 +270,12 @@ fn hear(run: &Run, settings: &Settings, now: Timestamp, input: Input) -> Vec<Eve
         return take_up(run, now, version, collected, say, finish);
     }
     match (&run.stage, input) {
+        (Stage::Working, Input::ImageStep { step }) if run.sandbox.is_none() => {
+            vec![Event::ImageStep { step }]
+        }
+        (Stage::Working, Input::ImageReady { image }) if run.sandbox.is_none() => {
+            vec![Event::ImageReady { image }]
+        }
         (Stage::Working, Input::SandboxOpened { sandbox, backend, grade, weaknesses })
             if run.sandbox.is_none() =>
         {
@@ -410,7 +430,10 @@ fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec
     match event {
         Event::TakenUp { only_delivers: true, .. } => vec![Effect::Deliver],
         Event::TakenUp { .. } => {
-            let mut effects = vec![Effect::OpenSandbox];
+            let mut effects = vec![match run.spec.place.wants_task_image() {
+                true => Effect::MakeImage,
+                false => Effect::OpenSandbox,
+            }];
             effects.extend(ledger::deadline(run, now).map(Effect::WakeAt));
             // Whoever was to wake the process before us is gone with it.
             effects.extend(run.threads.iter().filter_map(|thread| match thread.state {
@@ -427,6 +450,7 @@ fn effects(run: &Run, settings: &Settings, now: Timestamp, event: &Event) -> Vec
         Event::BudgetChanged { .. } => {
             ledger::deadline(run, now).map(Effect::WakeAt).into_iter().collect()
         }
+        Event::ImageReady { .. } => vec![Effect::OpenSandbox],
         Event::SandboxOpened { .. } if run.prepared.is_none() => vec![Effect::Prepare],
         Event::ModelAsked { thread, request, role, .. } => {
             let max_output = ledger::allowance(run, settings, *thread).unwrap_or(ledger::SMALLEST);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cofferdam_engine::Run;
 use cofferdam_runtime::{
-    Driven, Driver, Log, Models, Notice, Opening, Order, OrderKind, Origin, Replayed, drive,
-    fail_point, now, replay,
+    Driven, Driver, Images, Log, Models, Notice, Opening, Order, OrderKind, Origin, Replayed,
+    drive, fail_point, now, replay,
 };
 use cofferdam_sandbox::{Backend, Grade, Lifetime};
 use cofferdam_store::{Lease, OrderId, Status, StoreError};
@@ -18,6 +18,7 @@ use tracing::Instrument;
 use crate::data::make_private;
 use crate::delivery::Kept;
 use crate::fleet::Fleet;
+use crate::image::Needed;
 use crate::log::{StoredLog, StoredPast};
 use crate::missing::{NoBackend, NoModel};
 use crate::paced::Paced;
@@ -144,6 +145,11 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         None => Origin::Empty,
     };
     let spec = run.spec();
+    let upload = lease.job.upload;
+    let images: Option<Arc<dyn Images>> = match spec.place.wants_task_image() {
+        true => Some(Arc::new(Needed { fleet: Arc::clone(fleet), upload })),
+        false => None,
+    };
     let models = fleet.outfit.models(spec).unwrap_or_else(|cause| {
         let model: Arc<NoModel> = Arc::new(NoModel::new(spec.orchestrator.clone(), cause));
         Models { orchestrator: model.clone(), coder: model.clone(), summariser: model }
@@ -153,6 +159,7 @@ async fn attempt(fleet: &Arc<Fleet>, lease: &Lease) -> Result<Driven, String> {
         models,
         backend: backend(fleet, &spec.place, lives),
         place: here.place,
+        images,
         aide: fleet.outfit.aide(),
         lifetime: Lifetime::Lingering(fleet.bounds.linger),
         origin,

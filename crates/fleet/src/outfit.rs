@@ -1,6 +1,7 @@
 //! What a job is done with. The binary, which alone knows configuration and
 //! adapters, provides it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use cofferdam_runtime::{Aide, Embed, Indexes, Models};
 use cofferdam_sandbox::{Backend, Grade, NoSuchBackend};
 use cofferdam_store::UploadId;
 use cofferdam_types::{JobId, JobSpec, Network, Usd};
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
 
 /// What somebody asks for. What is not said is the server's to decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +68,16 @@ pub struct WishError {
     pub remedy: String,
 }
 
+/// What a job's workspace begins with, before it is anywhere.
+pub trait Beginning: Send + Sync {
+    /// The files with these names that it has at its top, none of them larger than this.
+    fn read(
+        &self,
+        names: &'static [&'static str],
+        largest: u64,
+    ) -> BoxFuture<'_, Result<BTreeMap<String, Vec<u8>>, String>>;
+}
+
 /// Makes of wishes what a job is driven with.
 pub trait Outfit: Send + Sync {
     /// The job, complete, that works in this directory. Fails where the wish makes
@@ -101,6 +114,18 @@ pub trait Outfit: Send + Sync {
 
     /// All back ends.
     fn backends(&self) -> Vec<Arc<dyn Backend>>;
+
+    /// The key of the image that these files ask for, which is made if it is not there: the one
+    /// that is known, if one is. As [`Images::make`](cofferdam_runtime::Images::make).
+    ///
+    /// # Errors
+    /// Why there is no image, and what would mend that.
+    fn make_image<'a>(
+        &'a self,
+        files: &'a dyn Beginning,
+        known: Option<String>,
+        tell: mpsc::Sender<String>,
+    ) -> BoxFuture<'a, Result<String, String>>;
 
     /// The models that can be named, as far as they are known without asking
     /// anybody.

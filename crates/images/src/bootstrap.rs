@@ -53,10 +53,14 @@ pub(crate) const PYTHONS: [(&str, &str); 3] =
 /// Whose number pip has while it installs: nobody's.
 const PIPS_USER: &str = "62541";
 
+/// How it goes without what is missing: jobs have no option for it, but can name what it makes.
+const BY_AN_ENGINE: &str =
+    "have an engine build the image: cofferdam image build NAME --with docker or podman";
+
 /// How to get what ordinary users need.
 pub(crate) const RANGES: &str = "an ordinary user needs the package uidmap and ranges of ids: \
     apt-get install uidmap, then usermod --add-subuids 100000-165535 --add-subgids 100000-165535 \
-    USER; else build the image as root, or with an engine: --with podman";
+    USER; else build the image as root, or with an engine: cofferdam image build --with podman";
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,15 @@ pub struct Bootstrap<'a> {
 }
 
 impl Bootstrap<'_> {
+    /// The key that the image has, made or not.
+    ///
+    /// # Errors
+    /// When the definition makes no sense, or there is no such image for this machine.
+    pub fn key(&self) -> Result<Key, ImageError> {
+        self.definition.check()?;
+        with_python(self.definition)?.key(&renderer())
+    }
+
     /// Makes the image, unless it is there.
     ///
     /// # Errors
@@ -156,10 +169,9 @@ impl Bootstrap<'_> {
             })
         };
         let mmdebstrap = program("mmdebstrap", "mmdebstrap").map_err(|error| match error {
-            ImageError::Missing { what, help } => ImageError::Missing {
-                what,
-                help: format!("{help}; or have an engine build the image: --with docker or podman"),
-            },
+            ImageError::Missing { what, help } => {
+                ImageError::Missing { what, help: format!("{help}; or {BY_AN_ENGINE}") }
+            }
             other => other,
         })?;
         let npm = match node::projects(definition)?.is_empty() {
@@ -345,7 +357,7 @@ fn with_python(definition: &Definition) -> Result<Definition, ImageError> {
         None => Err(ImageError::Missing {
             what: format!("no release of Debian has Python {wanted}"),
             help: format!(
-                "one of: {}; or have an engine build the image: --with docker or podman",
+                "one of: {}; or {BY_AN_ENGINE}",
                 PYTHONS.map(|(_, version)| version).join(", ")
             ),
         }),

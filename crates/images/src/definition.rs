@@ -155,6 +155,7 @@ impl Definition {
                 self.name
             ));
         }
+        reserved(&self.name)?;
         if !is_suite(&self.suite) {
             return wrong(format!("{:?} is no code name of a release", self.suite));
         }
@@ -224,6 +225,17 @@ pub fn is_name(name: &str) -> bool {
     name.len() <= 64
         && first.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         && name.bytes().all(rest)
+}
+
+/// The name that no image has: it stands for the one with what a job's own files ask for.
+pub const TASK: &str = "task";
+
+/// Whether a name is one that an image can be given.
+pub(crate) fn reserved(name: &str) -> Result<(), ImageError> {
+    match name {
+        TASK => Err(ImageError::Reserved { name: name.to_owned() }),
+        _ => Ok(()),
+    }
 }
 
 fn is_suite(suite: &str) -> bool {

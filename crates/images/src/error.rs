@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::definition::Key;
 use crate::progress::Step;
 
 /// Why an image could not be made, found or removed.
@@ -28,6 +29,12 @@ pub enum ImageError {
     /// Another image has the name, and nobody said that it is to lose it.
     #[error("another image is called {name:?}")]
     Taken {
+        /// The name.
+        name: String,
+    },
+    /// The name stands for something else.
+    #[error("{name:?} is no name for an image: it stands for the one with what a task needs")]
+    Reserved {
         /// The name.
         name: String,
     },
@@ -122,6 +129,11 @@ impl ImageError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Missing { help, .. } => help.clone(),
+            Self::Unknown { name, .. } if Key::named(name).is_some() => {
+                "it was removed, or made elsewhere; make it again of the files that it was made \
+                 of: cofferdam image build --for DIR"
+                    .to_owned()
+            }
             Self::Unknown { known, .. } if known.is_empty() => {
                 "make the agent image: cofferdam image build; a directory is named with a slash \
                  in it: ./DIR"
@@ -134,6 +146,9 @@ impl ImageError {
             ),
             Self::Taken { name } => {
                 format!("choose another: --name NAME; or have it take that one's: --name {name}")
+            }
+            Self::Reserved { .. } => {
+                "choose another: image build NAME, image import FILE --name NAME".to_owned()
             }
             Self::Failed { help: Some(help), .. } => help.clone(),
             Self::Busy { .. } => "wait for it, or end it".to_owned(),

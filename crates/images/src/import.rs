@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::definition::Key;
+use crate::definition::{Key, reserved};
 use crate::error::ImageError;
 use crate::layers::UnpackLimits;
 use crate::once::named;
@@ -50,6 +50,7 @@ impl Import<'_> {
     /// When the archive is not sound or cannot be unpacked; then nothing of it is left.
     pub fn import(&self, tell: &mut dyn FnMut(Progress<'_>)) -> Result<Image, ImageError> {
         let name = self.name;
+        reserved(name)?;
         let waits = &mut || tell(Progress::Waiting);
         let changing = self.store.change(self.patience, self.stop, waits)?;
         let staging = changing.stage()?;

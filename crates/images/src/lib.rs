@@ -38,13 +38,13 @@ mod stream;
 mod unpack;
 
 pub use bootstrap::{Bootstrap, BuildLimits};
-pub use definition::{Definition, Key, Kit, is_name};
+pub use definition::{Definition, Key, Kit, TASK, is_name};
 pub use dockerfile::{dockerfile, usual_base};
 pub use engine::{Builder, EngineBuild};
 pub use error::ImageError;
 pub use import::{Import, Naming};
 pub use layers::UnpackLimits;
-pub use needs::Needs;
+pub use needs::{FILES, LARGEST, Needs};
 pub use progress::{Progress, Step, Unit};
 pub use store::{About, Changing, Hold, Image, Kept, Pruned, Staging, Store};
 pub use unpack::{Unpack, Unpacked};

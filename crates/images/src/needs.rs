@@ -4,7 +4,7 @@
 //! A workspace is anybody's: its files are read within it and up to a size, and every word of
 //! them has to be a name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -24,13 +24,19 @@ const SUITE: &str = "bookworm";
 const WORKSPACE: &str = "/workspace";
 
 /// The largest file that is read.
-const LARGEST: u64 = 256 << 10;
+pub const LARGEST: u64 = 256 << 10;
 
 /// Files of a workspace that say what it needs.
 const REQUIREMENTS: &str = "requirements.txt";
 const PROJECT: &str = "pyproject.toml";
 const PYTHON: &str = ".python-version";
 const PACKAGES: &str = "apt.txt";
+
+/// What the names of images begin with that are made of what a task needs.
+const OF_A_TASK: &str = "job-";
+
+/// All of them.
+pub const FILES: [&str; 4] = [REQUIREMENTS, PROJECT, PYTHON, PACKAGES];
 
 /// What a task needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,30 +75,54 @@ impl Needs {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, directory, flags, Mode::empty())
             .map_err(|error| unusable(&directory.display().to_string(), "opened", error))?;
-        let read = |name| read(&opened, name);
+        needs.read(|name| read(&opened, name))?;
+        Ok(needs)
+    }
+
+    /// What files ask for that are not in a directory, or not yet: by the names in [`FILES`].
+    ///
+    /// # Errors
+    /// When one of them has something in it that is no name or version.
+    pub fn of_files(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, ImageError> {
+        let mut needs = Self::default();
+        needs.read(|name| match files.get(name) {
+            Some(bytes) if bytes.len() as u64 > LARGEST => Err(wrong(name, "it is too large")),
+            Some(bytes) => {
+                let text = String::from_utf8(bytes.clone());
+                text.map(Some).map_err(|_| wrong(name, "it is no text"))
+            }
+            None => Ok(None),
+        })?;
+        Ok(needs)
+    }
+
+    fn read(
+        &mut self,
+        read: impl Fn(&'static str) -> Result<Option<String>, ImageError>,
+    ) -> Result<(), ImageError> {
         if let Some(text) = read(REQUIREMENTS)? {
             for (number, line) in requirements(&text) {
                 let of = format!("{REQUIREMENTS}, line {number}");
-                needs.pip.insert(checked(&of, &line, requirement)?);
+                self.pip.insert(checked(&of, &line, requirement)?);
             }
         }
         if let Some(text) = read(PROJECT)? {
             for word in dependencies(&text)? {
-                needs.pip.insert(checked(PROJECT, &word, requirement)?);
+                self.pip.insert(checked(PROJECT, &word, requirement)?);
             }
         }
         if let Some(text) = read(PACKAGES)? {
             for (number, line) in lines(&text) {
                 let of = format!("{PACKAGES}, line {number}");
-                needs.apt.insert(checked(&of, line, debian_package)?);
+                self.apt.insert(checked(&of, line, debian_package)?);
             }
         }
         if let Some(text) = read(PYTHON)?
             && let Some((_, line)) = lines(&text).next()
         {
-            needs.python = Some(checked(PYTHON, line, python_version)?);
+            self.python = Some(checked(PYTHON, line, python_version)?);
         }
-        Ok(needs)
+        Ok(())
     }
 
     /// These and others; of two Pythons the other one.
@@ -123,9 +153,18 @@ impl Needs {
             apt: ["ca-certificates", "git"].map(str::to_owned).to_vec(),
             pip: Vec::new(),
             npm: Vec::new(),
-            env: std::collections::BTreeMap::new(),
+            env: BTreeMap::new(),
         };
         self.extending(lean)
+    }
+
+    /// The image of a task: the agent image, with what is needed besides.
+    ///
+    /// # Errors
+    /// When there is too much of it.
+    pub fn on_agent(&self) -> Result<Definition, ImageError> {
+        let agent = Definition::agent()?;
+        if self.is_empty() { Ok(agent) } else { self.extending(agent) }
     }
 
     /// An image that has what is needed besides all that another one has.
@@ -146,10 +185,16 @@ impl Needs {
         definition.name = "job".to_owned();
         // A name of its own, so that images of other tasks keep theirs.
         let key = definition.key("needs")?;
-        definition.name = format!("job-{}", key.short());
+        definition.name = format!("{OF_A_TASK}{}", key.short());
         definition.check()?;
         Ok(definition)
     }
+}
+
+/// Whether an image was given its name because a task needed it, and by nobody.
+pub(crate) fn is_of_a_task(name: &str) -> bool {
+    let digits = |rest: &str| rest.len() == 12 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_prefix(OF_A_TASK).is_some_and(digits)
 }
 
 fn checked(
@@ -219,10 +264,7 @@ fn dependencies(text: &str) -> Result<Vec<String>, ImageError> {
 /// A file of a workspace, if it is there. Links may lead to another file of the workspace, and
 /// nowhere else.
 fn read(workspace: &OwnedFd, name: &'static str) -> Result<Option<String>, ImageError> {
-    let wrong = |reason: &str| ImageError::Definition {
-        of: Some(name.to_owned()),
-        reason: reason.to_owned(),
-    };
+    let wrong = |reason| wrong(name, reason);
     // Nobody waits for the other end of a pipe.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -247,6 +289,10 @@ fn read(workspace: &OwnedFd, name: &'static str) -> Result<Option<String>, Image
         }
         Err(error) => Err(unusable(name, "read", error)),
     }
+}
+
+fn wrong(name: &str, reason: &str) -> ImageError {
+    ImageError::Definition { of: Some(name.to_owned()), reason: reason.to_owned() }
 }
 
 /// What is wrong with a task's file or directory is no fault of the place for images.

@@ -130,3 +130,28 @@ fn files_are_read_within_the_workspace_only() {
         assert!(matches!(error, ImageError::Definition { .. }), "{error:?}");
     }
 }
+
+#[test]
+fn files_ask_for_the_same_wherever_they_are() {
+    let files = [("requirements.txt", "six\n"), ("apt.txt", "jq\n"), ("other.txt", "-y\n")];
+    let there = Needs::of_workspace(workspace(&files).path()).unwrap();
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    let sent = files.map(|(name, text)| (name.to_owned(), bytes(text)));
+    assert_eq!(Needs::of_files(&BTreeMap::from(sent)).unwrap(), there);
+    let refusal = |bytes: &[u8]| {
+        let files = BTreeMap::from([(FILES[0].to_owned(), bytes.to_vec())]);
+        Needs::of_files(&files).unwrap_err().to_string()
+    };
+    assert!(refusal(b"-r x").starts_with("requirements.txt, line 1: "));
+    assert!(refusal(b"\xff").contains("no text"));
+    let large = usize::try_from(LARGEST).unwrap() + 1;
+    assert!(refusal(&b"a".repeat(large)).contains("too large"));
+}
+
+#[test]
+fn a_task_that_needs_nothing_has_the_agent_image() {
+    assert_eq!(Needs::default().on_agent().unwrap(), Definition::agent().unwrap());
+    let needs = Needs::new(None, &[], &["six".to_owned()]).unwrap();
+    let agent = Definition::agent().unwrap();
+    assert_eq!(needs.on_agent().unwrap(), needs.extending(agent).unwrap());
+}

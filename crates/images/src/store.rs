@@ -26,7 +26,7 @@ use std::time::Duration;
 use cofferdam_setup::NotLocked;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Definition, Key, is_name};
+use crate::definition::{Definition, Key, is_name, reserved};
 use crate::error::ImageError;
 
 pub use hold::Hold;
@@ -319,6 +319,7 @@ impl Changing {
             let reason = "it may have small letters, digits, dots, dashes".to_owned();
             return Err(ImageError::Definition { of: Some(format!("the name {name:?}")), reason });
         }
+        reserved(name)?;
         let names = self.store.place.join(NAMES);
         let path = names.join(name);
         let nearly = self.store.place.join(".name");
@@ -407,7 +408,7 @@ impl Staging<'_> {
     /// When it cannot be written; then nothing of it stays.
     pub fn keep(self, name: &str, about: About) -> Result<Image, ImageError> {
         let store = &self.changing.store;
-        if !is_name(name) {
+        if !is_name(name) || reserved(name).is_err() {
             return Err(self.changing.name(name, &about.key).err().unwrap_or(ImageError::Stopped));
         }
         if store.with_key(&about.key)?.is_none() {

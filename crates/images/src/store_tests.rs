@@ -215,3 +215,42 @@ fn what_is_being_removed_is_not_taken() {
         assert!(matches!(error, ImageError::Unknown { .. }), "{error:?}");
     });
 }
+
+#[test]
+fn no_image_gets_the_name_that_stands_for_a_tasks() {
+    let (_home, store) = store();
+    let changing = changing(&store);
+    let staging = changing.stage().unwrap();
+    fs::create_dir(staging.root()).unwrap();
+    let error = staging.keep("task", about("one", 5)).unwrap_err();
+    assert!(matches!(error, ImageError::Reserved { .. }), "{error:?}");
+    assert_eq!(store.list().unwrap(), []);
+    let definition = Definition { name: "task".to_owned(), ..Definition::agent().unwrap() };
+    assert!(matches!(definition.check(), Err(ImageError::Reserved { .. })));
+}
+
+#[test]
+fn an_image_that_a_job_began_with_and_that_is_gone_is_told_as_such() {
+    let (_home, store) = store();
+    let error = store.find(about("one", 5).key.as_str()).unwrap_err();
+    assert!(error.help().unwrap().contains("it was removed"), "{:?}", error.help());
+}
+
+#[test]
+fn of_the_images_of_tasks_the_newest_stay_and_those_in_use() {
+    let (_home, store) = store();
+    let name = |number: u64| format!("job-{number:012x}");
+    let images: Vec<Image> = (0..5).map(|at| put(&store, &name(at), &at.to_string(), at)).collect();
+    put(&store, "job-mine", "mine", 0);
+    put(&store, "own", "3", 0);
+    store.note_use("native-1", &images[1].about.key).unwrap();
+    let (_, hold) = store.take(&name(2)).unwrap();
+    let gone = changing(&store).prune_tasks(1).unwrap();
+    // The third of them has a name of its own besides.
+    assert_eq!(gone, images[..1]);
+    drop(hold);
+    store.forget_use("native-1");
+    assert_eq!(changing(&store).prune_tasks(1).unwrap(), [images[2].clone(), images[1].clone()]);
+    assert_eq!(changing(&store).prune_tasks(1).unwrap(), []);
+    assert_eq!(store.list().unwrap().len(), 3);
+}

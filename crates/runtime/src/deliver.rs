@@ -24,6 +24,10 @@ impl Drive {
 
     /// Hands over what there is.
     pub(crate) async fn deliver(&mut self) {
+        if self.driver.place.wants_task_image() {
+            // It never had a sandbox, and whoever only looks at its files needs no program of it.
+            self.driver.place.image = None;
+        }
         let mut problem = self.open_for_delivery().await.err();
         let mut changes = Vec::new();
         if let Some(sandbox) = self.sandbox.as_ref().filter(|_| !self.lost) {

@@ -10,6 +10,7 @@ use cofferdam_sandbox::{Lifetime, Sandbox};
 use cofferdam_store::OrderId;
 use cofferdam_tools::Tools;
 use cofferdam_types::{Event, RequestId, Role, Timestamp, Tokens};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
@@ -77,6 +78,9 @@ pub async fn drive(driver: Driver, log: impl Log + 'static) -> Result<Driven, Dr
 /// How long visitors of a sandbox that is left are waited for.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// What is told of an image that is being made and not heard yet; more of it is missed.
+const STEPS: usize = 16;
+
 /// What happens next.
 enum Next {
     Input(Input),
@@ -96,6 +100,8 @@ pub(crate) struct Drive {
     /// Whether it is known that the sandbox's guest is gone.
     pub(crate) lost: bool,
     pub(crate) tools: Option<Arc<Tools>>,
+    /// What is told of the image that is being made.
+    steps: (mpsc::Sender<String>, mpsc::Receiver<String>),
     /// Waits until other ports are listened on in the sandbox than those last told.
     listening: JoinSet<Vec<u16>>,
     /// How often that was waited for.
@@ -119,7 +125,10 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    fn new(driver: Driver, log: Box<dyn Log>) -> Self {
+    fn new(mut driver: Driver, log: Box<dyn Log>) -> Self {
+        if let Some(image) = driver.run.image() {
+            driver.place.image = Some(image.into());
+        }
         let (past, indexes) = (Arc::clone(&driver.past), Arc::clone(&driver.indexes));
         let memory = Memory::new(past, indexes, driver.directory.clone())
             .with_embedder(driver.embedder.clone());
@@ -135,6 +144,7 @@ impl Drive {
             sandbox: None,
             lost: false,
             tools: None,
+            steps: mpsc::channel(STEPS),
             listening: JoinSet::new(),
             listened: 0,
             asked: BTreeMap::new(),
@@ -232,6 +242,9 @@ impl Drive {
             tokio::select! {
                 biased;
                 Some(order) = self.driver.orders.recv() => return Next::Order(order),
+                Some(step) = self.steps.1.recv() => {
+                    return Next::Input(Input::ImageStep { step });
+                }
                 Some(done) = self.work.join_next() => {
                     if let Some(input) = self.finished(done).await {
                         return Next::Input(input);
@@ -288,6 +301,10 @@ impl Drive {
                         self.asked.remove(request);
                     }
                     Input::ToolEnded { .. } => fail_point("tool-ended"),
+                    Input::ImageReady { image } => {
+                        fail_point("image-made");
+                        self.driver.place.image = Some(image.into());
+                    }
                     _ => {}
                 }
                 Some(input)
@@ -334,6 +351,23 @@ impl Drive {
 
     async fn perform(&mut self, effect: Effect) {
         match effect {
+            Effect::MakeImage => {
+                let known = self.driver.run.image().map(str::to_owned);
+                match (&self.driver.images, known) {
+                    // A sandbox that was taken up has it.
+                    (_, Some(image)) if self.sandbox.is_some() => {
+                        self.unheard.push_back(Input::ImageReady { image });
+                    }
+                    (Some(images), known) => {
+                        let (images, tell) = (Arc::clone(images), self.steps.0.clone());
+                        self.work.spawn(work::make_image(images, known, tell));
+                    }
+                    (None, _) => {
+                        let reason = "nobody here makes images of what jobs need".to_owned();
+                        self.unheard.push_back(Input::SandboxFailed { reason });
+                    }
+                }
+            }
             Effect::OpenSandbox => match &self.sandbox {
                 Some(adopted) => self.unheard.push_back(work::opened(adopted)),
                 None => {

@@ -36,6 +36,8 @@ pub struct Driver {
     pub backend: Arc<dyn Backend>,
     /// Its sandbox: what the job says, in a directory of this machine.
     pub place: Place,
+    /// Who makes the image that the job's own files ask for, where it can ask for one.
+    pub images: Option<Arc<dyn Images>>,
     /// What runs code cells there, if anything does.
     pub aide: Option<Aide>,
     /// What ends the sandbox. One that lingers is taken up again by whoever
@@ -102,6 +104,21 @@ pub enum Origin {
 pub trait Seed: Send + Sync {
     /// Puts it there. Doing it again changes nothing.
     fn plant(&self, files: Files) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// Makes the image that a job's own files ask for.
+pub trait Images: Send + Sync {
+    /// The key of the image, which is made if it is not there: the one that is known, if one is.
+    /// Tells what it does, in words, while that takes its time; whoever does not listen misses
+    /// it. What is dropped stops.
+    ///
+    /// # Errors
+    /// Why there is no image, and what would mend that.
+    fn make(
+        &self,
+        known: Option<String>,
+        tell: mpsc::Sender<String>,
+    ) -> BoxFuture<'_, Result<String, String>>;
 }
 
 /// Something that takes the result while the sandbox is still there.

@@ -33,7 +33,8 @@ pub use cofferdam_tools::{
 pub use door::{Door, Visit};
 pub use drive::drive;
 pub use driver::{
-    Delivery, DriveError, Driven, Driver, Models, Notice, Opening, Order, OrderKind, Origin, Seed,
+    Delivery, DriveError, Driven, Driver, Images, Models, Notice, Opening, Order, OrderKind,
+    Origin, Seed,
 };
 pub use fail_point::fail_point;
 pub use journal::{Journal, JournalError};

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::changes::{self, Changes};
-use crate::driver::{Driver, Notice, Origin, Seed};
+use crate::driver::{Driver, Images, Notice, Origin, Seed};
 use crate::fail_point::fail_point;
 use crate::memory::Memory;
 use crate::place;
@@ -43,6 +43,25 @@ pub(crate) enum Done {
     Heard(Input),
     /// A sandbox, or why there is none.
     Opened(Result<Box<Sandbox>, String>),
+}
+
+/// Has the image made that the job's own files ask for.
+pub(crate) async fn make_image(
+    images: Arc<dyn Images>,
+    known: Option<String>,
+    tell: mpsc::Sender<String>,
+) -> Done {
+    Done::Heard(match images.make(known.clone(), tell).await {
+        // The job's record is the only source of policy: what was fixed stays.
+        Ok(image) if known.as_ref().is_some_and(|known| *known != image) => Input::SandboxFailed {
+            reason: format!(
+                "the job began with the image {}, and this is another",
+                known.unwrap_or_default()
+            ),
+        },
+        Ok(image) => Input::ImageReady { image },
+        Err(reason) => Input::SandboxFailed { reason },
+    })
 }
 
 pub(crate) async fn open(

@@ -72,6 +72,16 @@ pub enum Event {
         /// Whether that is only to hand over work that was done before.
         only_delivers: bool,
     },
+    /// The image that the job's own files ask for is not there yet, and is being made.
+    ImageStep {
+        /// What is done for it now, in words.
+        step: String,
+    },
+    /// It is there. The first of these fixes it, whatever becomes of those files.
+    ImageReady {
+        /// Its key: the name of its content.
+        image: String,
+    },
     /// The job's sandbox is there.
     SandboxOpened {
         /// Its name.

@@ -189,6 +189,8 @@ fn context_samples() -> Vec<Event> {
             summariser: Some(ModelName("openai/small".to_owned())),
         },
         Event::Listening { ports: vec![3000, 8080] },
+        Event::ImageStep { step: "install the system's packages".to_owned() },
+        Event::ImageReady { image: "5f3c".repeat(16) },
     ]
 }
 
@@ -243,9 +245,11 @@ fn every_kind_of_event_is_pinned() {
         Event::RecallAsked { .. } => 24,
         Event::Offered { .. } => 25,
         Event::Listening { .. } => 26,
+        Event::ImageStep { .. } => 27,
+        Event::ImageReady { .. } => 28,
     };
     let places: BTreeSet<usize> = samples().iter().map(place).collect();
-    assert_eq!(places, (0..27).collect::<BTreeSet<_>>());
+    assert_eq!(places, (0..29).collect::<BTreeSet<_>>());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A job as it was asked for: frozen before anything begins, and the only source
 //! of policy. Nothing in the workspace can change it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -63,10 +63,23 @@ pub struct Place {
     pub limits: Limits,
     /// Directories of the host that can be read inside, besides its programs.
     pub readable: Vec<PathBuf>,
-    /// An unpacked root file system to be used in place of the host's programs.
+    /// The image whose programs are used in place of the host's: its name or its key, or the
+    /// directory of an unpacked root file system. See [`Place::TASK_IMAGE`].
     pub image: Option<PathBuf>,
     /// Variables set for every command.
     pub variables: Vec<(String, String)>,
+}
+
+impl Place {
+    /// What stands in an image's place for the one that the job's own files ask for. Where those
+    /// are there before the job is, its record has the image's key instead.
+    pub const TASK_IMAGE: &'static str = "task";
+
+    /// Whether the image is the one that the job's own files ask for.
+    #[must_use]
+    pub fn wants_task_image(&self) -> bool {
+        self.image.as_deref() == Some(Path::new(Self::TASK_IMAGE))
+    }
 }
 
 /// Who speaks with a model.

@@ -240,7 +240,9 @@ impl Story {
                 self.questions.clear();
                 self.running.clear();
             }
-            Event::Prepared { .. }
+            Event::ImageStep { .. }
+            | Event::ImageReady { .. }
+            | Event::Prepared { .. }
             | Event::UserSaid { .. }
             | Event::Listening { .. }
             | Event::Planned { .. }

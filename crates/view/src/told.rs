@@ -35,6 +35,12 @@ pub(crate) fn event(story: &Story, event: &Event) -> Vec<Line> {
         Event::TakenUp { .. } if story.taken_up > 1 => {
             vec![note().own(Tone::Faint, "the job is taken up again")]
         }
+        Event::ImageStep { step } => {
+            vec![note().own(Tone::Faint, "the image: ").foreign(Tone::Faint, step)]
+        }
+        Event::ImageReady { image } => {
+            vec![Line::below(0).own(Tone::Faint, "image ").foreign(Tone::Faint, image)]
+        }
         Event::SandboxOpened { backend, grade, weaknesses, .. } => {
             let opened = Line::below(0).own(Tone::Faint, "sandbox ").foreign(Tone::Faint, backend);
             let mut lines = vec![opened.own(Tone::Faint, ", ").foreign(Tone::Faint, grade)];

@@ -132,11 +132,7 @@ impl BuildArguments {
             None => Needs::default(),
         };
         needs = needs.and(Needs::new(self.python.as_deref(), &self.apt, &self.pip)?);
-        let mut definition = match (self.lean, needs.is_empty()) {
-            (true, _) => needs.definition()?,
-            (false, true) => Definition::agent()?,
-            (false, false) => needs.extending(Definition::agent()?)?,
-        };
+        let mut definition = if self.lean { needs.definition()? } else { needs.on_agent()? };
         if let Some(name) = &self.name {
             definition.name.clone_from(name);
         }

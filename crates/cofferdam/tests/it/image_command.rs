@@ -11,7 +11,7 @@ use crate::home::Home;
 use crate::processes;
 
 /// An image in the store that was never built, with variables of its own.
-fn put(home: &Home, name: &str, key: &str) -> PathBuf {
+pub(crate) fn put(home: &Home, name: &str, key: &str) -> PathBuf {
     let place = home.path().join("images").join(key);
     fs::create_dir_all(place.join("root/usr/bin")).unwrap();
     let about = serde_json::json!({
@@ -26,8 +26,8 @@ fn put(home: &Home, name: &str, key: &str) -> PathBuf {
 }
 
 /// Has an image use this machine's programs, by copies of what a shell needs.
-fn fill(root: &Path) {
-    for program in ["sh", "env"] {
+pub(crate) fn fill(root: &Path) {
+    for program in ["sh", "env", "sleep"] {
         let source = fs::canonicalize(Path::new("/usr/bin").join(program)).unwrap();
         fs::copy(source, root.join("usr/bin").join(program)).unwrap();
     }
@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
 }
 
 /// The program in a mount namespace of its own, after these mounts. Only root can do this.
-fn elsewhere(home: &Home, mounts: &[String], words: &[&str]) -> std::process::Output {
+pub(crate) fn elsewhere(home: &Home, mounts: &[String], words: &[&str]) -> std::process::Output {
     let mounts: String = mounts.iter().map(|mount| format!("mount {mount} && ")).collect();
     let who = home.user().unwrap_or(0);
     let script = format!("{mounts}exec setpriv --reuid {who} --regid {who} --clear-groups \"$@\"");
@@ -219,6 +219,6 @@ fn an_ordinary_user_makes_an_image_of_files_of_their_own() {
     assert_eq!(left.len(), 2, "{left:?}");
 }
 
-fn path() -> String {
+pub(crate) fn path() -> String {
     std::env::var("PATH").unwrap()
 }

@@ -100,6 +100,11 @@ impl Running {
         String::from_utf8_lossy(&self.stdout.so_far()).into_owned()
     }
 
+    /// Its stderr so far.
+    pub(crate) fn errors_so_far(&self) -> String {
+        String::from_utf8_lossy(&self.stderr.so_far()).into_owned()
+    }
+
     /// How many whole lines it has written to stdout.
     pub(crate) fn lines_so_far(&self) -> usize {
         self.stdout.so_far().iter().filter(|byte| **byte == b'\n').count()

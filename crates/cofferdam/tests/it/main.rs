@@ -34,6 +34,8 @@ mod environment;
 mod exec;
 mod image_agent;
 mod image_command;
+mod image_task;
+mod image_task_served;
 mod interrupt;
 mod json;
 mod killed;

@@ -125,7 +125,7 @@ fn what_a_model_asks_for_does_not_widen_its_sandbox() {
 }
 
 /// All events of a job.
-fn events(served: &Served, job: &str) -> Vec<Value> {
+pub(crate) fn events(served: &Served, job: &str) -> Vec<Value> {
     let mut events = Vec::new();
     loop {
         let path = format!("/api/v1/jobs/{job}/events?limit=1000&after={}", events.len());

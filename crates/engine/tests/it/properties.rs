@@ -148,6 +148,7 @@ fn failure(how: u8) -> ModelFailure {
 
 fn reply(effect: &Effect, how: u8) -> Input {
     match effect {
+        Effect::MakeImage => Input::ImageReady { image: format!("image {how}") },
         Effect::OpenSandbox if how.is_multiple_of(16) => {
             Input::SandboxFailed { reason: "none".to_owned() }
         }

@@ -1,7 +1,7 @@
 //! A log that ends anywhere can be taken up.
 
 use cofferdam_engine::{Effect, Input, ReplayError, Run};
-use cofferdam_types::{CallId, Ending, Event, JobSpec, ToolOutput, ToolStatus};
+use cofferdam_types::{CallId, Ending, Event, JobSpec, Place, ToolOutput, ToolStatus};
 
 use crate::world::{World, calls, check, says, spec};
 
@@ -221,4 +221,43 @@ fn a_process_that_is_about_to_stop_begins_nothing_but_hears_what_comes() {
     world.crash();
     world.open_sandbox();
     assert_eq!(world.running(), [CallId(1)]);
+}
+
+/// A job whose image is what its own files ask for.
+fn with_task_image() -> JobSpec {
+    let mut spec = spec();
+    spec.place.image = Some(Place::TASK_IMAGE.into());
+    spec
+}
+
+#[test]
+fn an_image_is_made_before_the_sandbox_and_stays_the_same_to_the_end() {
+    let ready = |image: &str| Input::ImageReady { image: image.to_owned() };
+    let mut world = World::created(with_task_image());
+    world.take_up();
+    assert_eq!(world.open, [Effect::MakeImage]);
+    world.hear(Input::ImageStep { step: "install".to_owned() });
+    assert_eq!(world.open, [Effect::MakeImage]);
+    world.hear(ready("one"));
+    assert_eq!((world.run.image(), &*world.open), (Some("one"), &[Effect::OpenSandbox][..]));
+    world.open_sandbox();
+    world.question();
+    // Whoever takes it up has it made again where it is not there, and no other.
+    world.crash();
+    assert_eq!((world.run.image(), world.open.contains(&Effect::MakeImage)), (Some("one"), true));
+    world.hear(ready("other"));
+    assert_eq!(world.run.image(), Some("one"));
+    // What comes when the sandbox is there is too late.
+    world.open_sandbox();
+    assert_eq!(world.hear(ready("third")), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn without_its_image_a_job_ends_before_a_model_is_asked() {
+    let mut world = World::created(with_task_image());
+    world.take_up();
+    world.hear(Input::SandboxFailed { reason: "no mmdebstrap".to_owned() });
+    let Ending::SandboxUnavailable { reason } = world.ending() else { panic!() };
+    assert_eq!(reason, "no mmdebstrap");
+    assert!(!world.log.iter().any(|record| matches!(record.event, Event::ModelAsked { .. })));
 }

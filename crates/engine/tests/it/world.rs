@@ -126,7 +126,8 @@ impl World {
             }
             (Effect::RunTool { call, .. }, Input::ToolEnded { call: of, .. }) => call != of,
             (Effect::Recall { thread, .. }, Input::Offered { thread: of, .. }) => thread != of,
-            (Effect::OpenSandbox, Input::SandboxOpened { .. } | Input::SandboxFailed { .. })
+            (Effect::MakeImage, Input::ImageReady { .. } | Input::SandboxFailed { .. })
+            | (Effect::OpenSandbox, Input::SandboxOpened { .. } | Input::SandboxFailed { .. })
             | (Effect::Prepare, Input::Prepared { .. })
             | (Effect::Check, Input::Checked { .. })
             | (Effect::Deliver, Input::Delivered { .. }) => false,

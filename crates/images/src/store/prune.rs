@@ -7,6 +7,7 @@ use super::hold::alone;
 use super::{Changing, Image, entries};
 use crate::definition::Key;
 use crate::error::ImageError;
+use crate::needs::is_of_a_task;
 
 /// What pruning did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,29 @@ pub struct Kept {
 }
 
 impl Changing {
+    /// Removes the images of tasks but for so many that were made last, and those that somebody
+    /// uses: whoever asks for one again has it made again. One that was given a name of its own
+    /// stays.
+    ///
+    /// # Errors
+    /// When one cannot be removed.
+    pub fn prune_tasks(&self, newest: usize) -> Result<Vec<Image>, ImageError> {
+        let of_a_task = |image: &Image| {
+            !image.names.is_empty() && image.names.iter().all(|name| is_of_a_task(name))
+        };
+        let mut images: Vec<Image> = self.store.list()?.into_iter().filter(of_a_task).collect();
+        images.sort_by_key(|image| std::cmp::Reverse(image.about.made_at));
+        let mut gone = Vec::new();
+        for image in images.into_iter().skip(newest) {
+            let alone = alone(&self.store.place.join(image.about.key.as_str()))?;
+            if alone.is_some() && !self.store.used()?.contains(&image.about.key) {
+                self.drop_image(&image)?;
+                gone.push(image);
+            }
+        }
+        Ok(gone)
+    }
+
     /// Removes every image that has no name any more and that nobody uses; every image at all, if
     /// `all` is wanted.
     ///

@@ -80,6 +80,7 @@ async fn what_an_answer_had_used_when_the_job_was_stopped_is_in_the_bill() {
         },
         backend: Arc::new(Native::new(home.path().join("sandboxes"))),
         place,
+        images: None,
         aide: None,
         lifetime: Lifetime::Owned,
         origin: Origin::Directory,

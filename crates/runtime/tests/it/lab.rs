@@ -250,6 +250,7 @@ impl Lab {
             },
             backend: self.native.clone(),
             place: self.spec().place,
+            images: None,
             aide: None,
             lifetime: Lifetime::Lingering(Duration::from_secs(60)),
             origin: Origin::Empty,

@@ -175,6 +175,12 @@ class Story {
         this.#resting = false;
         this.doing = record.only_delivers ? "handing over" : "making the sandbox";
         return [line("faint", "·", record.only_delivers ? "taken up to be handed over" : "taken up")];
+      case "image_step":
+        this.doing = "making the image";
+        return [line("faint", "·", `the image: ${record.step}`)];
+      case "image_ready":
+        this.doing = "making the sandbox";
+        return [line("faint", "·", `image: ${record.image.slice(0, 12)}`)];
       case "sandbox_opened":
         this.#goOn();
         return [line("faint", "·", `sandbox: ${record.backend}, ${record.grade}`,

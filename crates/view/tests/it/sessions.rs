@@ -374,3 +374,13 @@ fn what_is_noted_while_something_long_is_read_is_not_taken_for_an_answer() {
     insta::assert_snapshot!("reading_live", screen(reading));
     insta::assert_snapshot!("reading_plain", plain(reading));
 }
+
+#[test]
+fn an_image_that_is_being_made_is_told_step_by_step() {
+    let mut world = World::new(Style::Plain);
+    world.event(Event::ImageStep { step: "install the system's \u{1b}[2Jpackages".to_owned() });
+    world.event(Event::ImageReady { image: "5f3c5f3c5f3c".to_owned() });
+    let text = world.text();
+    assert!(text.contains("the image: install the system's"), "{text}");
+    assert!(text.contains("image 5f3c5f3c5f3c") && !text.contains('\u{1b}'), "{text}");
+}
