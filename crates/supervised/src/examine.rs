@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::places::Places;
 use cofferdam_native_supervisor::{sys, template};
 use cofferdam_sandbox::Fact;
 

@@ -12,9 +12,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use cofferdam_native_supervisor::cgroup::{self, Places};
+use cofferdam_native_supervisor::cgroup;
 use cofferdam_native_supervisor::claim::Claim;
 use cofferdam_native_supervisor::failure::Failure;
+use cofferdam_native_supervisor::places::Places;
 use cofferdam_native_supervisor::{remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::places::Places;
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_oci::{Kind, backend_in};
 use cofferdam_supervised::Supervised;

@@ -1,0 +1,189 @@
+//! Where control groups are, and where this process may make some.
+//!
+//! They are made below the one this process is in (or the nearest one above it where it may
+//! make some), so that whatever limits the host process also limits its sandboxes.
+
+use std::path::{Path, PathBuf};
+
+use crate::procfs;
+
+/// A controller of version 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Controller {
+    Memory,
+    Cpu,
+    Pids,
+    Freezer,
+}
+
+impl Controller {
+    pub(crate) const ALL: [Self; 4] = [Self::Memory, Self::Cpu, Self::Pids, Self::Freezer];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Pids => "pids",
+            Self::Freezer => "freezer",
+        }
+    }
+}
+
+/// Where groups may be made: found once, without making any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// A version 2 directory whose children get all needed controllers.
+    pub(crate) unified: Option<PathBuf>,
+    /// A version 1 directory a controller.
+    pub(crate) legacy: Vec<(String, PathBuf)>,
+}
+
+impl Places {
+    /// Looks at this process's groups and the mounted hierarchies.
+    #[must_use]
+    pub fn find() -> Self {
+        let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
+        let groups = procfs::read("/proc/self/cgroup").unwrap_or_default();
+        let (unified, legacy) = hierarchies(&mounts, &groups);
+        let unified = unified.and_then(|(mount, own)| usable_ancestor(&mount, &own));
+        let legacy = legacy
+            .into_iter()
+            .filter(|(controller, _)| Controller::ALL.iter().any(|c| c.name() == controller))
+            .collect();
+        Self { unified, legacy }
+    }
+
+    /// Whether a process has to be born into its groups rather than join them.
+    #[must_use]
+    pub fn need_birthplace(&self) -> bool {
+        self.unified.is_some()
+    }
+
+    /// The controllers whose groups this process may make.
+    #[must_use]
+    pub fn usable(&self) -> Vec<String> {
+        if self.unified.is_some() {
+            return vec!["memory".to_owned(), "cpu".to_owned(), "pids".to_owned()];
+        }
+        let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+        let usable = self.legacy.iter().filter(|(_, path)| writable(path));
+        usable.map(|(controller, _)| controller.clone()).collect()
+    }
+
+    /// Every directory where groups of this product may be.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let legacy = self.legacy.iter().map(|(_, path)| path.clone());
+        self.unified.iter().cloned().chain(legacy).collect()
+    }
+}
+
+/// Whether the machine has groups of version 2 alone, where it is usual to have
+/// them.
+#[must_use]
+pub fn is_unified() -> bool {
+    const CGROUP2: i64 = 0x6367_7270;
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type == CGROUP2)
+}
+
+/// The nearest directory at or above `own` in which this process may make
+/// groups that get the memory, CPU and process controllers.
+fn usable_ancestor(mount: &Path, own: &Path) -> Option<PathBuf> {
+    own.ancestors().take_while(|directory| directory.starts_with(mount)).find_map(|directory| {
+        let enabled = procfs::read(directory.join("cgroup.subtree_control")).ok()?;
+        let has = |name: &str| enabled.split_ascii_whitespace().any(|word| word == name);
+        let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
+            && rustix::fs::access(directory.join("cgroup.procs"), rustix::fs::Access::WRITE_OK)
+                .is_ok();
+        (has("memory") && has("pids") && has("cpu") && writable).then(|| directory.to_path_buf())
+    })
+}
+
+/// The mount point of version 2 and a place in it.
+pub(crate) type Unified = Option<(PathBuf, PathBuf)>;
+/// A place for each controller of version 1.
+pub(crate) type Legacy = Vec<(String, PathBuf)>;
+
+/// Mount points of the hierarchies joined with this process's place in them,
+/// from the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+pub(crate) fn hierarchies(mountinfo: &str, cgroup: &str) -> (Unified, Legacy) {
+    let own = |wanted: &str| {
+        cgroup.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let controllers = parts.next()?;
+            let path = parts.next()?;
+            let matches = if wanted.is_empty() {
+                controllers.is_empty()
+            } else {
+                controllers.split(',').any(|name| name == wanted)
+            };
+            matches.then_some(path)
+        })
+    };
+    let mut unified = None;
+    let mut legacy = Vec::new();
+    for line in mountinfo.lines() {
+        let Some((left, right)) = line.split_once(" - ") else { continue };
+        let mut left = left.split(' ').skip(3);
+        let (Some(root), Some(point)) = (left.next(), left.next()) else { continue };
+        let mut right = right.split(' ');
+        let (Some(kind), Some(options)) = (right.next(), right.nth(1)) else { continue };
+        let place = |path: &str| {
+            let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
+            Path::new(point).join(below.trim_start_matches('/'))
+        };
+        match kind {
+            "cgroup2" => {
+                if let Some(path) = own("") {
+                    unified = Some((PathBuf::from(point), place(path)));
+                }
+            }
+            "cgroup" => {
+                for controller in options.split(',') {
+                    let known = Controller::ALL.iter().any(|c| c.name() == controller);
+                    if let (true, Some(path)) = (known, own(controller)) {
+                        legacy.push((controller.to_owned(), place(path)));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    (unified, legacy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTINFO: &str = "\
+30 23 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
+32 30 0:28 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+33 30 0:29 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+34 30 0:30 /outer /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
+";
+    const CGROUP: &str = "\
+9:memory:/service/one
+8:cpu,cpuacct:/
+7:pids:/outer/inner
+0::/user.slice
+";
+
+    #[test]
+    fn a_process_finds_its_own_groups_in_every_hierarchy() {
+        let (unified, legacy) = hierarchies(MOUNTINFO, CGROUP);
+        assert_eq!(
+            unified,
+            Some(("/sys/fs/cgroup/unified".into(), "/sys/fs/cgroup/unified/user.slice".into()))
+        );
+        assert_eq!(
+            legacy,
+            vec![
+                ("cpu".to_owned(), PathBuf::from("/sys/fs/cgroup/cpu,cpuacct")),
+                ("memory".to_owned(), "/sys/fs/cgroup/memory/service/one".into()),
+                ("pids".to_owned(), "/sys/fs/cgroup/pids/inner".into()),
+            ]
+        );
+    }
+}
