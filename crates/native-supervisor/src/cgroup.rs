@@ -36,6 +36,8 @@ const YIELDS: u32 = 8;
 pub struct Groups {
     /// Version 2: the one directory.
     unified: Option<PathBuf>,
+    /// Version 2: whether memory, CPU and processes are limited there.
+    given: [bool; 3],
     /// Version 1: a directory a controller.
     legacy: Vec<(Controller, PathBuf)>,
     /// They are an engine's, which removes them; these limits of it are in force.
@@ -47,10 +49,10 @@ impl Groups {
     #[must_use]
     pub fn make(places: &Places, id: &str, limits: &Limits) -> Self {
         let name = format!("{PREFIX}{id}");
-        if let Some(parent) = &places.unified {
+        if let Some((parent, given)) = &places.unified {
             let path = parent.join(&name);
             if fs::create_dir(&path).is_ok() {
-                let groups = Self { unified: Some(path), ..Self::default() };
+                let groups = Self { unified: Some(path), given: *given, ..Self::default() };
                 if groups.limit_unified(limits).is_ok() {
                     return groups;
                 }
@@ -92,7 +94,7 @@ impl Groups {
         let unified = unified
             .map(|(_, path)| path)
             .filter(|path| legacy.is_empty() && path.join("memory.max").exists());
-        let groups = Self { unified, legacy, adopted: None };
+        let groups = Self { unified, legacy, ..Self::default() };
         Self { adopted: Some(groups.in_force(limits)), ..groups }
     }
 
@@ -142,8 +144,11 @@ impl Groups {
         if let Some(in_force) = self.adopted {
             return in_force;
         }
+        if self.unified.is_some() {
+            return self.given;
+        }
         [Controller::Memory, Controller::Cpu, Controller::Pids]
-            .map(|controller| self.unified.is_some() || self.legacy_path(controller).is_some())
+            .map(|controller| self.legacy_path(controller).is_some())
     }
 
     /// Version 2: a descriptor of the group, to be born into.
@@ -255,13 +260,20 @@ impl Groups {
 
     fn limit_unified(&self, limits: &Limits) -> std::io::Result<()> {
         let Some(path) = &self.unified else { return Ok(()) };
-        write(&path.join("memory.max"), &limits.memory.to_string())?;
-        if path.join("memory.swap.max").exists() {
-            write(&path.join("memory.swap.max"), "0")?;
+        let [memory, cpu, pids] = self.given;
+        if memory {
+            write(&path.join("memory.max"), &limits.memory.to_string())?;
+            if path.join("memory.swap.max").exists() {
+                write(&path.join("memory.swap.max"), "0")?;
+            }
         }
-        write(&path.join("pids.max"), &limits.pids.to_string())?;
-        write(&path.join("cpu.weight"), &(100 / YIELDS).to_string())?;
-        if needs_quota(limits) {
+        if pids {
+            write(&path.join("pids.max"), &limits.pids.to_string())?;
+        }
+        if cpu {
+            write(&path.join("cpu.weight"), &(100 / YIELDS).to_string())?;
+        }
+        if cpu && needs_quota(limits) {
             write(&path.join("cpu.max"), &format!("{} {PERIOD_US}", quota_us(limits)))?;
         }
         Ok(())
@@ -345,6 +357,24 @@ fn write(path: &Path, value: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_limits_that_a_group_has_are_set_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let group = directory.path().join("cofferdam-x");
+        fs::create_dir(&group).unwrap();
+        for file in ["memory.max", "pids.max"] {
+            fs::write(group.join(file), "").unwrap();
+        }
+        let given = [true, false, true];
+        let groups = Groups { unified: Some(group.clone()), given, ..Groups::default() };
+        let limits = Limits { milli_cpus: 1, ..Limits::default() };
+        groups.limit_unified(&limits).unwrap();
+        assert_eq!(fs::read_to_string(group.join("pids.max")).unwrap(), limits.pids.to_string());
+        assert_eq!(groups.hold(), given);
+        let all = Groups { given: [true; 3], ..groups };
+        assert!(all.limit_unified(&limits).is_err(), "a limit that is promised and not there");
+    }
 
     #[test]
     fn counters_are_found_by_their_whole_name() {

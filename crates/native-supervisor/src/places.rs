@@ -32,8 +32,8 @@ impl Controller {
 /// Where groups may be made: found once, without making any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// A version 2 directory whose children get all needed controllers.
-    pub(crate) unified: Option<PathBuf>,
+    /// A version 2 directory, and whether its children get memory, CPU and processes limited.
+    pub(crate) unified: Option<(PathBuf, [bool; 3])>,
     /// A version 1 directory a controller.
     pub(crate) legacy: Vec<(String, PathBuf)>,
 }
@@ -45,11 +45,16 @@ impl Places {
         let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
         let groups = procfs::read("/proc/self/cgroup").unwrap_or_default();
         let (unified, legacy) = hierarchies(&mounts, &groups);
-        let unified = unified.and_then(|(mount, own)| usable_ancestor(&mount, &own));
-        let legacy = legacy
+        let unified = unified.and_then(|(mount, own)| {
+            let above = own.ancestors().take_while(|directory| directory.starts_with(&mount));
+            most_giving(above.filter_map(|directory| Some((directory, given_in(directory)?))))
+        });
+        let legacy: Vec<_> = legacy
             .into_iter()
             .filter(|(controller, _)| Controller::ALL.iter().any(|c| c.name() == controller))
             .collect();
+        // What version 2 lacks on such a machine, version 1 has.
+        let unified = unified.filter(|(_, gives)| legacy.is_empty() || !gives.contains(&false));
         Self { unified, legacy }
     }
 
@@ -62,8 +67,9 @@ impl Places {
     /// The controllers whose groups this process may make.
     #[must_use]
     pub fn usable(&self) -> Vec<String> {
-        if self.unified.is_some() {
-            return vec!["memory".to_owned(), "cpu".to_owned(), "pids".to_owned()];
+        if let Some((_, gives)) = &self.unified {
+            let given = UNIFIED.iter().zip(gives).filter(|(_, gives)| **gives);
+            return given.map(|(name, _)| (*name).to_owned()).collect();
         }
         let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
         let usable = self.legacy.iter().filter(|(_, path)| writable(path));
@@ -74,7 +80,7 @@ impl Places {
     #[must_use]
     pub fn directories(&self) -> Vec<PathBuf> {
         let legacy = self.legacy.iter().map(|(_, path)| path.clone());
-        self.unified.iter().cloned().chain(legacy).collect()
+        self.unified.iter().map(|(path, _)| path.clone()).chain(legacy).collect()
     }
 }
 
@@ -86,17 +92,30 @@ pub fn is_unified() -> bool {
     rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type == CGROUP2)
 }
 
-/// The nearest directory at or above `own` in which this process may make
-/// groups that get the memory, CPU and process controllers.
-fn usable_ancestor(mount: &Path, own: &Path) -> Option<PathBuf> {
-    own.ancestors().take_while(|directory| directory.starts_with(mount)).find_map(|directory| {
-        let enabled = procfs::read(directory.join("cgroup.subtree_control")).ok()?;
-        let has = |name: &str| enabled.split_ascii_whitespace().any(|word| word == name);
-        let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
-            && rustix::fs::access(directory.join("cgroup.procs"), rustix::fs::Access::WRITE_OK)
-                .is_ok();
-        (has("memory") && has("pids") && has("cpu") && writable).then(|| directory.to_path_buf())
-    })
+/// The controllers of version 2, in the order of the limits they hold.
+const UNIFIED: [&str; 3] = ["memory", "cpu", "pids"];
+
+/// Which controllers groups in this directory get, if this process may make some there that
+/// others can be born into.
+fn given_in(directory: &Path) -> Option<String> {
+    let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    let may = writable(directory) && writable(&directory.join("cgroup.procs"));
+    may.then(|| procfs::read(directory.join("cgroup.subtree_control")).ok()).flatten()
+}
+
+/// The directory whose groups get the most of the controllers, and the nearest of those. It
+/// need not be all: systemd gives services memory and processes, and the CPU only where
+/// somebody asks for it.
+fn most_giving<'a>(
+    nearest_first: impl Iterator<Item = (&'a Path, String)>,
+) -> Option<(PathBuf, [bool; 3])> {
+    nearest_first
+        .map(|(directory, given)| {
+            let gives = |name| given.split_ascii_whitespace().any(|word| word == name);
+            (directory.to_path_buf(), UNIFIED.map(gives))
+        })
+        .min_by_key(|(_, gives)| gives.iter().filter(|gives| !**gives).count())
+        .filter(|(_, gives)| gives.contains(&true))
 }
 
 /// The mount point of version 2 and a place in it.
@@ -185,5 +204,29 @@ mod tests {
                 ("pids".to_owned(), "/sys/fs/cgroup/pids/inner".into()),
             ]
         );
+    }
+
+    fn chosen(nearest_first: &[(&str, &str)]) -> Option<(PathBuf, [bool; 3])> {
+        let given = nearest_first.iter();
+        most_giving(given.map(|(path, gives)| (Path::new(*path), (*gives).to_owned())))
+    }
+
+    #[test]
+    fn groups_are_made_where_they_get_the_most_and_then_as_near_as_can_be() {
+        // Of a login as root, and of a service while somebody is logged in.
+        let login = [("/u/s", ""), ("/u", "cpu memory pids\n"), ("/", "cpu memory pids\n")];
+        assert_eq!(chosen(&login), Some(("/u".into(), [true; 3])));
+        let service = [("/s/x", ""), ("/s", "memory pids\n"), ("/", "cpu memory pids\n")];
+        assert_eq!(chosen(&service), Some(("/".into(), [true; 3])));
+    }
+
+    #[test]
+    fn a_machine_that_gives_some_limits_is_taken_at_that() {
+        // Of a service while nobody is logged in: nobody has asked for the CPU.
+        let service = [("/s/x", "\n"), ("/s", "memory pids\n"), ("/", "memory pids\n")];
+        let places = Places { unified: chosen(&service), ..Places::default() };
+        assert_eq!(places.unified, Some(("/s".into(), [true, false, true])));
+        assert_eq!(places.usable(), ["memory", "pids"]);
+        assert_eq!(chosen(&[("/s", ""), ("/", "io hugetlb\n")]), None);
     }
 }
