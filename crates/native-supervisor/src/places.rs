@@ -64,6 +64,12 @@ impl Places {
         self.unified.is_some()
     }
 
+    /// Those of groups that a process can join after its birth.
+    #[must_use]
+    pub fn to_join(self) -> Self {
+        Self { unified: None, ..self }
+    }
+
     /// The controllers whose groups this process may make.
     #[must_use]
     pub fn usable(&self) -> Vec<String> {
@@ -204,6 +210,14 @@ mod tests {
                 ("pids".to_owned(), "/sys/fs/cgroup/pids/inner".into()),
             ]
         );
+    }
+
+    #[test]
+    fn nobody_joins_a_group_that_one_has_to_be_born_into() {
+        let legacy = vec![("memory".to_owned(), PathBuf::from("/m"))];
+        let places = Places { unified: Some(("/u".into(), [true; 3])), legacy };
+        assert!(places.need_birthplace());
+        assert_eq!(places.to_join().directories(), [PathBuf::from("/m")]);
     }
 
     fn chosen(nearest_first: &[(&str, &str)]) -> Option<(PathBuf, [bool; 3])> {

@@ -285,7 +285,7 @@ impl Supervisor {
                 parts.base = base;
                 // While the first process builds its room.
                 if groups.kind() == GroupKind::None {
-                    *groups = Groups::make(&Places::find(), &plan.id, &limits);
+                    *groups = Groups::make(&Places::find().to_join(), &plan.id, &limits);
                 }
                 newborn.admit(groups)?;
                 match sentry::of(plan) {
