@@ -17,7 +17,7 @@ use cofferdam_types::Limits;
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step, ignore};
-use crate::places::{Controller, Places, hierarchies};
+use crate::places::{Controller, Places, apart, hierarchies};
 use crate::procfs;
 use crate::relief::Relief;
 use crate::wire::GroupKind;
@@ -76,12 +76,14 @@ impl Groups {
         groups
     }
 
-    /// The groups that an engine put a container's first process into.
+    /// The groups that an engine put a container's first process into. One that this process
+    /// is in too is not the container's: others are counted there, and would be frozen.
     #[must_use]
     pub fn of_container(pid: u32, limits: &Limits) -> Self {
         let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
         let groups = procfs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let (unified, legacy) = hierarchies(&mounts, &groups);
+        let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
+        let (unified, legacy) = apart(hierarchies(&mounts, &groups), &hierarchies(&mounts, &own));
         let controller = |name: &str| Controller::ALL.into_iter().find(|one| one.name() == name);
         let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
         let legacy: Vec<_> = legacy

@@ -177,6 +177,20 @@ pub(crate) fn hierarchies(mountinfo: &str, cgroup: &str) -> (Unified, Legacy) {
     (unified, legacy)
 }
 
+/// Those places that are not also the others', nor around them.
+pub(crate) fn apart(
+    (unified, legacy): (Unified, Legacy),
+    (other_unified, other_legacy): &(Unified, Legacy),
+) -> (Unified, Legacy) {
+    let unified = unified.filter(|(_, path)| {
+        !other_unified.as_ref().is_some_and(|(_, other)| other.starts_with(path))
+    });
+    let legacy = legacy.into_iter().filter(|(controller, path)| {
+        !other_legacy.iter().any(|(known, other)| known == controller && other.starts_with(path))
+    });
+    (unified, legacy.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +224,19 @@ mod tests {
                 ("pids".to_owned(), "/sys/fs/cgroup/pids/inner".into()),
             ]
         );
+    }
+
+    #[test]
+    fn a_group_that_is_also_its_supervisors_is_no_containers() {
+        let of = |cgroup| hierarchies(MOUNTINFO, cgroup);
+        // An engine that may make none leaves the container in its maker's.
+        assert_eq!(apart(of(CGROUP), &of(CGROUP)), (None, Vec::new()));
+        let (unified, legacy) =
+            apart(of("9:memory:/service/one/c\n8:cpu,cpuacct:/\n0::/user.slice/c\n"), &of(CGROUP));
+        assert!(unified.is_some_and(|(_, path)| path.ends_with("user.slice/c")));
+        let memory = PathBuf::from("/sys/fs/cgroup/memory/service/one/c");
+        assert_eq!(legacy, [("memory".to_owned(), memory)]);
+        assert_eq!(apart(of("0::/\n"), &of(CGROUP)).0, None, "nor is one around it");
     }
 
     #[test]
