@@ -3,8 +3,10 @@
 //! They are made below the one this process is in (or the nearest one above it where it may
 //! make some), so that whatever limits the host process also limits its sandboxes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::PREFIX;
 use crate::procfs;
 
 /// A controller of version 1.
@@ -177,6 +179,38 @@ pub(crate) fn hierarchies(mountinfo: &str, cgroup: &str) -> (Unified, Legacy) {
     (unified, legacy)
 }
 
+/// The groups of a dead sandbox, wherever they are: its maker may have been in another session
+/// or service than whoever looks for them.
+#[must_use]
+pub fn remains_of(id: &str) -> Vec<PathBuf> {
+    let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
+    named(&format!("{PREFIX}{id}"), mount_points(&mounts))
+}
+
+/// The directories of this name below these.
+fn named(name: &str, mut ahead: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    while let Some(directory) = ahead.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let list = if entry.file_name() == name { &mut found } else { &mut ahead };
+                list.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Where hierarchies of either version are mounted.
+fn mount_points(mountinfo: &str) -> Vec<PathBuf> {
+    let point = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        let is_one = matches!(right.split(' ').next()?, "cgroup" | "cgroup2");
+        is_one.then(|| left.split(' ').nth(4).map(PathBuf::from)).flatten()
+    };
+    mountinfo.lines().filter_map(point).collect()
+}
+
 /// Those places that are not also the others', nor around them.
 pub(crate) fn apart(
     (unified, legacy): (Unified, Legacy),
@@ -237,6 +271,18 @@ mod tests {
         let memory = PathBuf::from("/sys/fs/cgroup/memory/service/one/c");
         assert_eq!(legacy, [("memory".to_owned(), memory)]);
         assert_eq!(apart(of("0::/\n"), &of(CGROUP)).0, None, "nor is one around it");
+    }
+
+    #[test]
+    fn remains_are_found_wherever_their_maker_was() {
+        let points = mount_points(MOUNTINFO);
+        let names: Vec<_> = points.iter().filter_map(|point| point.file_name()).collect();
+        assert_eq!(names, ["cpu,cpuacct", "memory", "unified", "pids"]);
+        let mount = tempfile::tempdir().unwrap();
+        let group = mount.path().join("user.slice/user-1000.slice/cofferdam-x");
+        fs::create_dir_all(&group).unwrap();
+        fs::create_dir_all(mount.path().join("system.slice/cofferdam-xy")).unwrap();
+        assert_eq!(named("cofferdam-x", vec![mount.path().to_owned()]), [group]);
     }
 
     #[test]
