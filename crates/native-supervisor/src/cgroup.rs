@@ -1,9 +1,6 @@
 //! Control groups: where the limits of a sandbox as a whole live.
 //!
-//! Version 2 where its controllers can be used, else version 1, else none. The
-//! groups are made below the one this process is in (or the nearest one above
-//! it where it may make some), so that whatever limits the host process also
-//! limits its sandboxes.
+//! Version 2 where its controllers can be used, else version 1, else none.
 //!
 //! Joining is the expensive part of version 1: writing another process's number
 //! to `cgroup.procs` waits for a grace period of the kernel, some ten
@@ -20,6 +17,7 @@ use cofferdam_types::Limits;
 use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step, ignore};
+use crate::places::{Controller, Places, apart, hierarchies};
 use crate::procfs;
 use crate::relief::Relief;
 use crate::wire::GroupKind;
@@ -38,153 +36,12 @@ const YIELDS: u32 = 8;
 pub struct Groups {
     /// Version 2: the one directory.
     unified: Option<PathBuf>,
+    /// Version 2: whether memory, CPU and processes are limited there.
+    given: [bool; 3],
     /// Version 1: a directory a controller.
     legacy: Vec<(Controller, PathBuf)>,
     /// They are an engine's, which removes them; these limits of it are in force.
     adopted: Option<[bool; 3]>,
-}
-
-/// A controller of version 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Controller {
-    Memory,
-    Cpu,
-    Pids,
-    Freezer,
-}
-
-impl Controller {
-    const ALL: [Self; 4] = [Self::Memory, Self::Cpu, Self::Pids, Self::Freezer];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Cpu => "cpu",
-            Self::Pids => "pids",
-            Self::Freezer => "freezer",
-        }
-    }
-}
-
-/// Where groups may be made: found once, without making any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
-    /// A version 2 directory whose children get all needed controllers.
-    unified: Option<PathBuf>,
-    /// A version 1 directory a controller.
-    legacy: Vec<(String, PathBuf)>,
-}
-
-impl Places {
-    /// Looks at this process's groups and the mounted hierarchies.
-    #[must_use]
-    pub fn find() -> Self {
-        let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
-        let groups = procfs::read("/proc/self/cgroup").unwrap_or_default();
-        let (unified, legacy) = hierarchies(&mounts, &groups);
-        let unified = unified.and_then(|(mount, own)| usable_ancestor(&mount, &own));
-        let legacy = legacy
-            .into_iter()
-            .filter(|(controller, _)| Controller::ALL.iter().any(|c| c.name() == controller))
-            .collect();
-        Self { unified, legacy }
-    }
-
-    /// Whether a process has to be born into its groups rather than join them.
-    #[must_use]
-    pub fn need_birthplace(&self) -> bool {
-        self.unified.is_some()
-    }
-
-    /// The controllers whose groups this process may make.
-    #[must_use]
-    pub fn usable(&self) -> Vec<String> {
-        if self.unified.is_some() {
-            return vec!["memory".to_owned(), "cpu".to_owned(), "pids".to_owned()];
-        }
-        let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
-        let usable = self.legacy.iter().filter(|(_, path)| writable(path));
-        usable.map(|(controller, _)| controller.clone()).collect()
-    }
-
-    /// Every directory where groups of this product may be.
-    #[must_use]
-    pub fn directories(&self) -> Vec<PathBuf> {
-        let legacy = self.legacy.iter().map(|(_, path)| path.clone());
-        self.unified.iter().cloned().chain(legacy).collect()
-    }
-}
-
-/// Whether the machine has groups of version 2 alone, where it is usual to have
-/// them.
-#[must_use]
-pub fn is_unified() -> bool {
-    const CGROUP2: i64 = 0x6367_7270;
-    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type == CGROUP2)
-}
-
-/// The nearest directory at or above `own` in which this process may make
-/// groups that get the memory, CPU and process controllers.
-fn usable_ancestor(mount: &Path, own: &Path) -> Option<PathBuf> {
-    own.ancestors().take_while(|directory| directory.starts_with(mount)).find_map(|directory| {
-        let enabled = procfs::read(directory.join("cgroup.subtree_control")).ok()?;
-        let has = |name: &str| enabled.split_ascii_whitespace().any(|word| word == name);
-        let writable = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK).is_ok()
-            && rustix::fs::access(directory.join("cgroup.procs"), rustix::fs::Access::WRITE_OK)
-                .is_ok();
-        (has("memory") && has("pids") && has("cpu") && writable).then(|| directory.to_path_buf())
-    })
-}
-
-type Unified = Option<(PathBuf, PathBuf)>;
-type Legacy = Vec<(String, PathBuf)>;
-
-/// Mount points of the hierarchies joined with this process's place in them,
-/// from the texts of `/proc/self/mountinfo` and `/proc/self/cgroup`.
-fn hierarchies(mountinfo: &str, cgroup: &str) -> (Unified, Legacy) {
-    let own = |wanted: &str| {
-        cgroup.lines().find_map(|line| {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let controllers = parts.next()?;
-            let path = parts.next()?;
-            let matches = if wanted.is_empty() {
-                controllers.is_empty()
-            } else {
-                controllers.split(',').any(|name| name == wanted)
-            };
-            matches.then_some(path)
-        })
-    };
-    let mut unified = None;
-    let mut legacy = Vec::new();
-    for line in mountinfo.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let mut left = left.split(' ').skip(3);
-        let (Some(root), Some(point)) = (left.next(), left.next()) else { continue };
-        let mut right = right.split(' ');
-        let (Some(kind), Some(options)) = (right.next(), right.nth(1)) else { continue };
-        let place = |path: &str| {
-            let below = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
-            Path::new(point).join(below.trim_start_matches('/'))
-        };
-        match kind {
-            "cgroup2" => {
-                if let Some(path) = own("") {
-                    unified = Some((PathBuf::from(point), place(path)));
-                }
-            }
-            "cgroup" => {
-                for controller in options.split(',') {
-                    let known = Controller::ALL.iter().any(|c| c.name() == controller);
-                    if let (true, Some(path)) = (known, own(controller)) {
-                        legacy.push((controller.to_owned(), place(path)));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    (unified, legacy)
 }
 
 impl Groups {
@@ -192,10 +49,10 @@ impl Groups {
     #[must_use]
     pub fn make(places: &Places, id: &str, limits: &Limits) -> Self {
         let name = format!("{PREFIX}{id}");
-        if let Some(parent) = &places.unified {
+        if let Some((parent, given)) = &places.unified {
             let path = parent.join(&name);
             if fs::create_dir(&path).is_ok() {
-                let groups = Self { unified: Some(path), ..Self::default() };
+                let groups = Self { unified: Some(path), given: *given, ..Self::default() };
                 if groups.limit_unified(limits).is_ok() {
                     return groups;
                 }
@@ -219,12 +76,14 @@ impl Groups {
         groups
     }
 
-    /// The groups that an engine put a container's first process into.
+    /// The groups that an engine put a container's first process into. One that this process
+    /// is in too is not the container's: others are counted there, and would be frozen.
     #[must_use]
     pub fn of_container(pid: u32, limits: &Limits) -> Self {
         let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
         let groups = procfs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let (unified, legacy) = hierarchies(&mounts, &groups);
+        let own = procfs::read("/proc/self/cgroup").unwrap_or_default();
+        let (unified, legacy) = apart(hierarchies(&mounts, &groups), &hierarchies(&mounts, &own));
         let controller = |name: &str| Controller::ALL.into_iter().find(|one| one.name() == name);
         let writable = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
         let legacy: Vec<_> = legacy
@@ -237,7 +96,7 @@ impl Groups {
         let unified = unified
             .map(|(_, path)| path)
             .filter(|path| legacy.is_empty() && path.join("memory.max").exists());
-        let groups = Self { unified, legacy, adopted: None };
+        let groups = Self { unified, legacy, ..Self::default() };
         Self { adopted: Some(groups.in_force(limits)), ..groups }
     }
 
@@ -287,8 +146,11 @@ impl Groups {
         if let Some(in_force) = self.adopted {
             return in_force;
         }
+        if self.unified.is_some() {
+            return self.given;
+        }
         [Controller::Memory, Controller::Cpu, Controller::Pids]
-            .map(|controller| self.unified.is_some() || self.legacy_path(controller).is_some())
+            .map(|controller| self.legacy_path(controller).is_some())
     }
 
     /// Version 2: a descriptor of the group, to be born into.
@@ -400,13 +262,20 @@ impl Groups {
 
     fn limit_unified(&self, limits: &Limits) -> std::io::Result<()> {
         let Some(path) = &self.unified else { return Ok(()) };
-        write(&path.join("memory.max"), &limits.memory.to_string())?;
-        if path.join("memory.swap.max").exists() {
-            write(&path.join("memory.swap.max"), "0")?;
+        let [memory, cpu, pids] = self.given;
+        if memory {
+            write(&path.join("memory.max"), &limits.memory.to_string())?;
+            if path.join("memory.swap.max").exists() {
+                write(&path.join("memory.swap.max"), "0")?;
+            }
         }
-        write(&path.join("pids.max"), &limits.pids.to_string())?;
-        write(&path.join("cpu.weight"), &(100 / YIELDS).to_string())?;
-        if needs_quota(limits) {
+        if pids {
+            write(&path.join("pids.max"), &limits.pids.to_string())?;
+        }
+        if cpu {
+            write(&path.join("cpu.weight"), &(100 / YIELDS).to_string())?;
+        }
+        if cpu && needs_quota(limits) {
             write(&path.join("cpu.max"), &format!("{} {PERIOD_US}", quota_us(limits)))?;
         }
         Ok(())
@@ -491,35 +360,22 @@ fn write(path: &Path, value: &str) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    const MOUNTINFO: &str = "\
-30 23 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
-31 30 0:27 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct
-32 30 0:28 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
-33 30 0:29 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
-34 30 0:30 /outer /sys/fs/cgroup/pids rw,relatime - cgroup cgroup rw,pids
-";
-    const CGROUP: &str = "\
-9:memory:/service/one
-8:cpu,cpuacct:/
-7:pids:/outer/inner
-0::/user.slice
-";
-
     #[test]
-    fn a_process_finds_its_own_groups_in_every_hierarchy() {
-        let (unified, legacy) = hierarchies(MOUNTINFO, CGROUP);
-        assert_eq!(
-            unified,
-            Some(("/sys/fs/cgroup/unified".into(), "/sys/fs/cgroup/unified/user.slice".into()))
-        );
-        assert_eq!(
-            legacy,
-            vec![
-                ("cpu".to_owned(), PathBuf::from("/sys/fs/cgroup/cpu,cpuacct")),
-                ("memory".to_owned(), "/sys/fs/cgroup/memory/service/one".into()),
-                ("pids".to_owned(), "/sys/fs/cgroup/pids/inner".into()),
-            ]
-        );
+    fn only_the_limits_that_a_group_has_are_set_and_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let group = directory.path().join("cofferdam-x");
+        fs::create_dir(&group).unwrap();
+        for file in ["memory.max", "pids.max"] {
+            fs::write(group.join(file), "").unwrap();
+        }
+        let given = [true, false, true];
+        let groups = Groups { unified: Some(group.clone()), given, ..Groups::default() };
+        let limits = Limits { milli_cpus: 1, ..Limits::default() };
+        groups.limit_unified(&limits).unwrap();
+        assert_eq!(fs::read_to_string(group.join("pids.max")).unwrap(), limits.pids.to_string());
+        assert_eq!(groups.hold(), given);
+        let all = Groups { given: [true; 3], ..groups };
+        assert!(all.limit_unified(&limits).is_err(), "a limit that is promised and not there");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod guest_door;
 pub mod hire;
 pub mod identity;
 pub mod mounts;
+pub mod places;
 pub mod processes;
 pub mod processors;
 pub mod procfs;

@@ -14,13 +14,14 @@ use rustix::net::{
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, pidfd_send_signal, setrlimit};
 
 use crate::audit::Auditor;
-use crate::cgroup::{self, Groups, Places};
+use crate::cgroup::Groups;
 use crate::claim::Claim;
 use crate::failure::{Failure, Step, ignore};
 use crate::follow::{Parts, follow};
 use crate::guest_door::GuestDoor;
 use crate::hire::{self, Hired};
 use crate::identity::Identity;
+use crate::places::{self, Places};
 use crate::procfs;
 use crate::relief::Relief;
 use crate::remains;
@@ -121,7 +122,7 @@ impl Ground {
     /// born into a group of its own there is none; where it cannot be made, that
     /// is told when it is needed.
     fn newborn(&self) -> Option<Newborn> {
-        if cgroup::is_unified() {
+        if places::is_unified() {
             return None;
         }
         Newborn::make(Birth::Apart, None, self.identity, &self.own_program).ok()
@@ -284,7 +285,7 @@ impl Supervisor {
                 parts.base = base;
                 // While the first process builds its room.
                 if groups.kind() == GroupKind::None {
-                    *groups = Groups::make(&Places::find(), &plan.id, &limits);
+                    *groups = Groups::make(&Places::find().to_join(), &plan.id, &limits);
                 }
                 newborn.admit(groups)?;
                 match sentry::of(plan) {

@@ -18,8 +18,8 @@ pub(crate) fn isolation(
         GroupKind::V1 => "control group v1",
         GroupKind::None => "none",
     };
-    const DELEGATE: &str = "no control group can be made here: run as root, or in a session where \
-                            systemd delegates the memory, cpu and pids controllers";
+    const DELEGATE: &str = "no control group limits this here: run as root, or where systemd \
+                            delegates the memory, cpu and pids controllers (Delegate=yes)";
     let held = |holds: bool, otherwise: &str| -> (String, Option<String>) {
         if holds {
             (groups.to_owned(), None)

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::places::Places;
 use cofferdam_native_supervisor::{sys, template};
 use cofferdam_sandbox::Fact;
 
@@ -79,17 +79,45 @@ fn disk_quota() -> Fact {
 
 fn control_groups() -> (String, Option<String>) {
     let unified = fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").is_ok();
-    let usable = Places::find().usable();
     let version = if unified { "version 2" } else { "version 1" };
+    let (groups, trouble) = usable_groups(&Places::find().usable());
+    (format!("{version}, {groups}"), trouble)
+}
+
+/// What groups of these controllers are worth, and what would mend what they lack.
+fn usable_groups(usable: &[String]) -> (String, Option<String>) {
     if usable.is_empty() {
-        return (
-            format!("{version}, none can be made by this user"),
-            Some(
-                "limits hold for each process only; run as root, or let systemd delegate the \
-                 controllers: systemd-run --user --scope -p Delegate=yes cofferdam …"
-                    .to_owned(),
-            ),
-        );
+        let remedy = "limits hold for each process only; run as root, or let systemd delegate the \
+                      controllers: systemd-run --user --scope -p Delegate=yes cofferdam …";
+        return ("none can be made by this user".to_owned(), Some(remedy.to_owned()));
     }
-    (format!("{version}, usable: {}", usable.join(", ")), None)
+    let needed = ["memory", "cpu", "pids"].into_iter();
+    let lacking: Vec<_> = needed.filter(|name| !usable.iter().any(|has| has == name)).collect();
+    let trouble = (!lacking.is_empty()).then(|| {
+        format!(
+            "no limit of a sandbox as a whole: {}; a service gets all with Delegate=yes in its unit",
+            lacking.join(", ")
+        )
+    });
+    (format!("usable: {}", usable.join(", ")), trouble)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_controller_that_is_lacking_is_named_with_the_remedy() {
+        let judged = |usable: &[&str]| {
+            let usable: Vec<_> = usable.iter().map(|name| (*name).to_owned()).collect();
+            usable_groups(&usable)
+        };
+        let all = judged(&["memory", "cpu", "pids", "freezer"]);
+        assert_eq!(all, ("usable: memory, cpu, pids, freezer".to_owned(), None));
+        let (said, trouble) = judged(&["memory", "pids"]);
+        assert_eq!(said, "usable: memory, pids");
+        assert!(trouble.is_some_and(|text| text.contains(": cpu; ") && text.contains("Delegate")));
+        let (said, trouble) = judged(&[]);
+        assert!(said.starts_with("none") && trouble.is_some());
+    }
 }

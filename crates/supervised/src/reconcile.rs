@@ -12,10 +12,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use cofferdam_native_supervisor::cgroup::{self, Places};
+use cofferdam_native_supervisor::cgroup;
 use cofferdam_native_supervisor::claim::Claim;
 use cofferdam_native_supervisor::failure::Failure;
-use cofferdam_native_supervisor::{remains, store};
+use cofferdam_native_supervisor::{places, remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;
 
@@ -76,15 +76,9 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), RoomE
 
 /// Removes a dead sandbox's control groups; whether there were any.
 fn remove_groups(id: SandboxId) -> bool {
-    let mut had_groups = false;
-    for directory in Places::find().directories() {
-        let group = directory.join(format!("{}{id}", cgroup::PREFIX));
-        if group.exists() {
-            had_groups = true;
-            cgroup::remove_directory(&group, PATIENCE);
-        }
-    }
-    had_groups
+    let groups = places::remains_of(&id.to_string());
+    groups.iter().for_each(|group| cgroup::remove_directory(group, PATIENCE));
+    !groups.is_empty()
 }
 
 /// Applies what a dead sandbox left for its workspace's directory, and removes

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::places::{Places, remains_of};
 use cofferdam_sandbox::Backend;
 use cofferdam_sandbox_oci::{Kind, backend_in};
 use cofferdam_supervised::Supervised;
@@ -92,9 +92,9 @@ impl Lab {
                 self.says(&["ps", "-q", &format!("--filter=name={name}")]).is_empty()
             }
             Kind::Crun | Kind::Runc | Kind::Runsc => {
-                let members =
-                    fs::read_to_string(format!("/sys/fs/cgroup/pids/{name}/cgroup.procs"));
-                members.unwrap_or_default().is_empty()
+                let lists = remains_of(&id.to_string()).into_iter();
+                let mut lists = lists.map(|group| fs::read_to_string(group.join("cgroup.procs")));
+                lists.all(|members| members.unwrap_or_default().is_empty())
             }
         });
     }

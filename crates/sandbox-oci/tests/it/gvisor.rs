@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use cofferdam_native_supervisor::cgroup::Places;
+use cofferdam_native_supervisor::places::Places;
 use cofferdam_sandbox::{Grade, OpenError, Sandbox, SandboxError, Spec, Workspace};
 use cofferdam_sandbox_oci::Kind;
 use cofferdam_types::{Limits, Network, Outcome};
