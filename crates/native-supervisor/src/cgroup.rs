@@ -195,7 +195,10 @@ impl Groups {
     /// Has lack of memory told rather than met by a kill, where that can be had.
     #[must_use]
     pub fn relief(&self) -> Option<Relief> {
-        self.legacy_path(Controller::Memory).and_then(|group| Relief::watch(group))
+        match (&self.unified, self.legacy_path(Controller::Memory)) {
+            (Some(group), _) => Relief::watch_unified(group),
+            (None, group) => Relief::watch(group?),
+        }
     }
 
     /// Stops every process in the groups; `false` where no group can. A process

@@ -8,12 +8,14 @@
 //! Once is enough, unless more is taken again: what files in memory hold is freed by nobody's
 //! end.
 //!
-//! Whoever is faster than that and wants more than there is, is stopped, and the supervisor
-//! told again. It lends some memory for the guest to do the same, and takes it back as soon as
-//! it can. Where that does not help for long enough, the host's kernel does what it would have
-//! done.
+//! With groups of version 1, whoever is faster than that and wants more than there is, is
+//! stopped, and the supervisor told again. It lends some memory for the guest to do the same,
+//! and takes it back as soon as it can. Where that does not help for long enough, the host's
+//! kernel does what it would have done.
 //!
-//! Only groups of version 1 can tell and stop rather than kill; with others the sandbox ends.
+//! Groups of version 2 cannot stop anybody. They slow down whoever takes of the reserve, which
+//! leaves time to kill; should somebody still come to its end, the sandbox ends. Only what is
+//! taken anew is slowed down: where nobody's end frees the reserve, work goes on in it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFlags};
 
 use crate::failure::ignore;
 use crate::procfs;
@@ -44,6 +46,7 @@ pub struct Relief {
     limit: u64,
     /// Where the reserve begins.
     scarce: u64,
+    version: Version,
     /// Where the kernel tells that somebody was stopped, or that the reserve is begun.
     told: OwnedFd,
     loans: u32,
@@ -52,6 +55,31 @@ pub struct Relief {
     least: Option<u64>,
     /// How often somebody had to be killed.
     pub kills: u64,
+}
+
+/// What is different between the versions of control groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+impl Version {
+    /// What is in use.
+    fn usage(self) -> &'static str {
+        match self {
+            Self::One => "memory.usage_in_bytes",
+            Self::Two => "memory.current",
+        }
+    }
+
+    /// What of it the kernel would take back.
+    fn files(self) -> [&'static str; 2] {
+        match self {
+            Self::One => ["total_inactive_file ", "total_active_file "],
+            Self::Two => ["inactive_file ", "active_file "],
+        }
+    }
 }
 
 impl Relief {
@@ -71,15 +99,42 @@ impl Relief {
         tell("memory.usage_in_bytes", &scarce.to_string())?;
         write(&group.join("memory.oom_control"), "1").ok()?;
         let group = group.to_owned();
-        // Whoever is beyond the reserve already does not come to it.
-        let look_again = Some(Instant::now());
-        Some(Self { group, limit, scarce, told, loans: 0, look_again, least: None, kills: 0 })
+        Some(Self::new(group, (limit, scarce), Version::One, told))
     }
 
-    /// Where it is told.
+    /// The same for a group of version 2.
     #[must_use]
-    pub fn told(&self) -> BorrowedFd<'_> {
-        self.told.as_fd()
+    pub fn watch_unified(group: &Path) -> Option<Self> {
+        let limit = number(&group.join("memory.max"))?;
+        let told = File::open(group.join("memory.events")).ok()?.into();
+        let scarce = limit - limit / RESERVE;
+        let relief = Self::new(group.to_owned(), (limit, scarce), Version::Two, told);
+        relief.slow_down_beyond(scarce).ok().map(|()| relief)
+    }
+
+    fn new(group: PathBuf, (limit, scarce): (u64, u64), version: Version, told: OwnedFd) -> Self {
+        // Whoever is beyond the reserve already does not come to it.
+        let look_again = Some(Instant::now());
+        Self { group, limit, scarce, version, told, loans: 0, look_again, least: None, kills: 0 }
+    }
+
+    /// Where it is told, and how.
+    #[must_use]
+    pub fn told(&self) -> (BorrowedFd<'_>, PollFlags) {
+        let how = match self.version {
+            Version::One => PollFlags::IN,
+            // It can always be read; that it has changed is told apart.
+            Version::Two => PollFlags::PRI,
+        };
+        (self.told.as_fd(), how)
+    }
+
+    /// Takes note of what was told, so that it is told again.
+    fn hear(&self) {
+        match self.version {
+            Version::One => ignore(rustix::io::read(&self.told, &mut [0; 8])),
+            Version::Two => ignore(rustix::io::pread(&self.told, &mut [0; 512], 0)),
+        }
     }
 
     /// When it has to be looked at again, whatever happens.
@@ -90,7 +145,7 @@ impl Relief {
 
     /// Looks at the group; whether the guest has to kill somebody.
     pub fn look(&mut self, now: Instant) -> bool {
-        ignore(rustix::io::read(&self.told, &mut [0; 8]));
+        self.hear();
         if self.look_again.is_some_and(|at| now < at) {
             return false;
         }
@@ -110,14 +165,28 @@ impl Relief {
             self.loans = 0;
             ignore(write(&self.group.join("memory.oom_control"), "1"));
         }
-        let used = number(&self.group.join("memory.usage_in_bytes")).unwrap_or(0);
+        let used = number(&self.group.join(self.version.usage())).unwrap_or(0);
         // What is used for files may be taken back, and hides from then on what is not.
         let begun = used > self.scarce;
         self.look_again = (begun || self.loans > 0).then(|| now + PAUSE);
         let files = if begun { self.files() } else { 0 };
         let kill = self.is_taken(used.saturating_sub(files));
         self.kills += u64::from(kill);
+        if self.version == Version::Two {
+            ignore(
+                self.slow_down_beyond(self.least.map_or(self.scarce, |least| least + self.more())),
+            );
+        }
         kill
+    }
+
+    /// What has to be taken of the reserve for somebody to be killed once more.
+    fn more(&self) -> u64 {
+        (self.limit - self.scarce) / 4
+    }
+
+    fn slow_down_beyond(&self, bytes: u64) -> std::io::Result<()> {
+        write(&self.group.join("memory.high"), &bytes.to_string())
     }
 
     /// Whether so much is held that somebody has to be killed, who has not been yet.
@@ -126,9 +195,8 @@ impl Relief {
             self.least = None;
             return false;
         }
-        let more = (self.limit - self.scarce) / 4;
         match self.least {
-            Some(least) if held <= least + more => {
+            Some(least) if held <= least + self.more() => {
                 self.least = Some(least.min(held));
                 false
             }
@@ -143,7 +211,7 @@ impl Relief {
     fn files(&self) -> u64 {
         let stat = procfs::read(self.group.join("memory.stat")).unwrap_or_default();
         let of = |line: &str| {
-            let names = ["total_inactive_file ", "total_active_file "];
+            let names = self.version.files();
             names.iter().find_map(|name| line.strip_prefix(name)?.trim().parse::<u64>().ok())
         };
         stat.lines().filter_map(of).sum()
@@ -241,6 +309,32 @@ mod tests {
         assert!(!group.uses(300, 0));
         assert!(group.uses(351, 0), "it was over in between");
         assert_eq!(group.relief.kills, 3);
+    }
+
+    #[test]
+    fn with_groups_v2_the_reserve_is_told_of_and_only_what_is_taken_anew_is_slowed_down() {
+        let files = tempfile::tempdir().unwrap();
+        let set = |name: &str, text: String| fs::write(files.path().join(name), text).unwrap();
+        set("memory.max", format!("{}\n", 400 * MIB));
+        set("memory.events", "high 0\n".to_owned());
+        set("memory.high", "max\n".to_owned());
+        let high = || number(&files.path().join("memory.high")).unwrap() / MIB;
+        let mut relief = Relief::watch_unified(files.path()).unwrap();
+        assert_eq!(high(), 350);
+        let mut now = Instant::now();
+        let mut uses = |mib: u64, files: u64| {
+            set("memory.current", (mib * MIB).to_string());
+            set("memory.stat", format!("active_file {}\ninactive_file 0\n", files * MIB));
+            now += PAUSE;
+            relief.look(now)
+        };
+        assert!(!uses(350, 0) && !uses(395, 200));
+        assert!(uses(360, 0));
+        assert_eq!(high(), 372, "whoever is in the reserve by now works on");
+        assert!(!uses(370, 0) && uses(373, 0), "more is taken");
+        assert!(!uses(300, 0));
+        assert_eq!(high(), 350);
+        assert_eq!(relief.kills, 2);
     }
 
     #[test]

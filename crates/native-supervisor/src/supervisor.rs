@@ -402,7 +402,8 @@ impl Supervisor {
             watched.len() - 1
         });
         let relief = self.relief.as_ref().map(|relief| {
-            watched.push(PollFd::from_borrowed_fd(relief.told(), PollFlags::IN));
+            let (told, how) = relief.told();
+            watched.push(PollFd::from_borrowed_fd(told, how));
             watched.len() - 1
         });
         let knock = self.door.as_ref().map(|door| {
