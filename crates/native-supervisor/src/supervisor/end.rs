@@ -1,0 +1,74 @@
+//! The end of a sandbox, in an order in which nothing is lost and nobody waits for what
+//! nobody can see.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Signal, pidfd_send_signal};
+
+use super::{REMOVAL, Supervisor, hire_of};
+use crate::failure::{Step, ignore};
+use crate::wire::{self, Keep, Report, WorkspacePlan};
+use crate::{hire, remains, start, store};
+
+impl Supervisor {
+    /// Kills everything, keeps what belongs to the user, removes the rest, and
+    /// tells the hosts. What is left then is this process, about to end.
+    pub(super) fn end(mut self, hosts: &[OwnedFd]) -> ExitCode {
+        // A first process that is already dead needs no signal.
+        ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
+        self.auditor.take(); // nobody is asked any more; waiting calls fail
+        self.groups.thaw();
+        match hire_of(&self.plan) {
+            Some(_) => hire::wait_for_end(&self.init_handle),
+            None => ignore(start::wait(&self.child)),
+        }
+        self.groups.remove(REMOVAL);
+        let applied = match &self.plan.workspace {
+            // The store is out of reach for everybody else; its mounts live as
+            // long as the namespaces held here.
+            WorkspacePlan::Directory(_, keep) => self.workspace.store().and_then(|store| {
+                let claim = self.claim.as_ref();
+                remains::apply_changes(&self.plan, store.as_fd(), claim).map_err(|failure| {
+                    match keep {
+                        Keep::OnDisk => failure,
+                        Keep::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                    }
+                })
+            }),
+            _ => Ok(()),
+        };
+        let mounts = match (&self.plan.workspace, hire_of(&self.plan)) {
+            // Nobody sees them any more, and nothing waits for them: the kernel takes a
+            // millisecond to let go of the last, in which the hosts may go on.
+            (WorkspacePlan::Scratch | WorkspacePlan::Fork(_), None) => Some(self.workspace),
+            // They hold a file of the host's, or keep a container from being removed.
+            _ => {
+                drop(self.workspace);
+                None
+            }
+        };
+        if let Some(hire) = hire_of(&self.plan) {
+            if let Some(mut errand) = self.errand.take() {
+                hire::finish(&mut errand, Instant::now() + REMOVAL);
+            }
+            hire::remove(hire);
+        }
+        let outcome = applied.and_then(|()| {
+            rustix::process::chdir("/").step("leave the sandbox's directory")?;
+            remains::remove_state(&self.plan.state)
+        });
+        // Whoever hears of the end may begin where this sandbox was. To close a directory
+        // that was removed is to wait for the disk, so the lock is only let go of.
+        ignore(flock(&self.lock, FlockOperation::Unlock));
+        drop(self.claim);
+        let code = if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        for host in hosts {
+            ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
+        }
+        drop(mounts);
+        code
+    }
+}
