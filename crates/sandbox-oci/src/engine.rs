@@ -214,7 +214,13 @@ impl ContainerEngine {
         let maps_users = match self.kind {
             Kind::Docker => {
                 let words = ["info", "--format={{.SecurityOptions}}"].map(str::to_owned);
-                self.ask(&words, None)?.contains("name=userns")
+                let told = self.ask(&words, None).map_err(|refusal| {
+                    // Old clients without a daemon complain of the words; asked for its
+                    // version they complain of the daemon.
+                    let words = ["version", "--format={{.Server.Version}}"].map(str::to_owned);
+                    self.ask(&words, None).err().unwrap_or(refusal)
+                });
+                told?.contains("name=userns")
             }
             _ => {
                 examine::range_of_ids(self)?;

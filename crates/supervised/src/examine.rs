@@ -47,13 +47,37 @@ pub(crate) fn examine() -> Vec<Fact> {
                     .to_owned()
             }),
         ),
-        finding(
-            "overlay file system",
-            if overlay { "yes" } else { "not loaded" }.to_owned(),
-            (!overlay).then(|| "load it: sudo modprobe overlay".to_owned()),
-        ),
+        overlays(overlay, memory_has_attributes()),
         disk_quota(),
     ]
+}
+
+fn overlays(loaded: bool, hiding_in_memory: bool) -> Fact {
+    let (value, weakness) = match (loaded, hiding_in_memory) {
+        (false, _) => ("not loaded", Some("load it: sudo modprobe overlay")),
+        (true, true) => ("yes", None),
+        (true, false) => (
+            "yes, but in memory no directory of a lower layer can be removed",
+            Some(
+                "in forks, and with --changes memory, `rm -r` of what was there before fails: \
+                 Linux 6.6 or newer can",
+            ),
+        ),
+    };
+    Fact {
+        part: "overlay file system".to_owned(),
+        value: value.to_owned(),
+        weakness: weakness.map(str::to_owned),
+    }
+}
+
+/// Whether files in memory have attributes of users', by which a layer says that a directory
+/// hides what is below it.
+fn memory_has_attributes() -> bool {
+    let none = rustix::fs::XattrFlags::empty();
+    rustix::fs::memfd_create("attributes", rustix::fs::MemfdFlags::CLOEXEC)
+        .and_then(|file| rustix::fs::fsetxattr(&file, "user.overlay.trial", b"y", none))
+        .is_ok()
 }
 
 fn disk_quota() -> Fact {
@@ -105,6 +129,13 @@ fn usable_groups(usable: &[String]) -> (String, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_whose_layers_in_memory_cannot_hide_is_told() {
+        assert_eq!(overlays(true, true).weakness, None);
+        assert!(overlays(true, false).weakness.is_some_and(|text| text.contains("6.6")));
+        assert!(overlays(false, true).weakness.is_some_and(|text| text.contains("modprobe")));
+    }
 
     #[test]
     fn a_controller_that_is_lacking_is_named_with_the_remedy() {

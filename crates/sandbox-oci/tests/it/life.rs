@@ -1,5 +1,6 @@
 //! Who dies with whom, and who cleans up, when a supervisor or an engine is killed.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
@@ -132,6 +133,32 @@ fn an_engine_that_is_not_there_is_named_with_the_remedy() {
         other => panic!("{other:?}"),
     }
     assert!(backend.examine().iter().any(|fact| fact.weakness.is_some()));
+}
+
+/// As release 20.10 of the client says it.
+#[test]
+fn an_old_client_without_a_daemon_is_told_what_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let client = place.path().join("docker");
+    let script = "#!/bin/sh
+case $1 in
+    version) echo 'Cannot connect to the Docker daemon. Is the docker daemon running?' >&2 ;;
+    *) echo 'template: :1:2: executing \"\" at <.SecurityOptions>: reflect: indirection' >&2 ;;
+esac
+exit 1
+";
+    std::fs::write(&client, script).unwrap();
+    std::fs::set_permissions(&client, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let environment = vec![("PATH".to_owned(), place.path().display().to_string())];
+    let home = place.path().join("home");
+    let backend = cofferdam_sandbox_oci::backend_in(Kind::Docker, home, environment);
+    let refused = block_on(Sandbox::open(&backend, Spec::scratch()));
+    match refused.err().unwrap() {
+        SandboxError::Open(OpenError::Unusable { remedy, .. }) => {
+            assert!(remedy.contains("systemctl start docker"), "{remedy}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn a_container_waits_for_the_next_sandbox(kind: Kind) {
