@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -49,6 +50,8 @@ pub struct Supervised {
     owners: Owners,
     /// Containers that wait for sandboxes.
     pool: Pool,
+    /// This process has one sandbox and ends after it.
+    ends_soon: AtomicBool,
     /// A supervisor that waits for its plan.
     ready: Mutex<Option<(OwnedFd, Reaped)>>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
@@ -79,6 +82,7 @@ impl Supervised {
             reaper: Reaper::default(),
             owners: Owners::default(),
             pool: Pool::default(),
+            ends_soon: AtomicBool::new(false),
             ready: Mutex::default(),
             held: Mutex::default(),
         }
@@ -153,8 +157,8 @@ impl Supervised {
         let Raised { path, control, child, built } = raised;
         self.warm_up(&spec, &workspace);
         let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
-        let lingers = spec.lifetime != Lifetime::Owned;
-        let room = SupervisedRoom { supervisor: Some(child), lingers, ..room.await? };
+        let waits = !self.ends_soon.load(Ordering::Relaxed);
+        let room = SupervisedRoom { supervisor: Some(child), waits, ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
                 wanted: spec.require,
@@ -269,8 +273,10 @@ impl Supervised {
     /// As [`Self::prepare`], sooner: the supervisor is a fork of this process. For
     /// the very beginning of a program, while it has one thread, little memory and
     /// no secret in it: the guest gets a copy of that memory, though not of the
-    /// environment and the arguments.
+    /// environment and the arguments. And for one that ends with its sandbox: it does not
+    /// wait for a supervisor that has nothing left to do but end.
     pub fn prepare_by_fork(&self) {
+        self.ends_soon.store(true, Ordering::Relaxed);
         // What cannot be forked is started.
         match self.supervisor().map(launch::fork) {
             Ok(Ok((socket, pid))) => self.set_ready((socket, self.reaper.watch(pid))),
@@ -450,7 +456,7 @@ impl Supervised {
             control,
             egress,
             supervisor: None,
-            lingers: true,
+            waits: true,
         })
     }
 

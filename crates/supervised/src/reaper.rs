@@ -29,13 +29,12 @@ pub(crate) struct Reaped {
 }
 
 impl Reaped {
-    /// Waits for a supervisor that is just ending, and takes leave of all others that have.
+    /// Waits for a supervisor that is just ending.
     pub(crate) fn wait(mut self) {
         if let Some(child) = self.child.take() {
             // It is a child of this process and nobody else waits for it.
             while let Err(Errno::INTR) = waitpid(Some(child), WaitOptions::empty()) {}
         }
-        self.reaper.reap();
     }
 }
 

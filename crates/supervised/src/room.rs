@@ -28,8 +28,8 @@ pub(crate) struct SupervisedRoom {
     pub(crate) control: Arc<Control>,
     pub(crate) egress: Option<Egress>,
     pub(crate) supervisor: Option<Reaped>,
-    /// Whether it may outlive this process.
-    pub(crate) lingers: bool,
+    /// Whether the supervisor's end is waited for, so that no ended process is left about.
+    pub(crate) waits: bool,
 }
 
 impl SupervisedRoom {
@@ -149,10 +149,8 @@ impl Room for SupervisedRoom {
                 Ok((other, _)) => Err(Self::unexpected(&other)),
                 Err(error) => Err(error),
             };
-            // It has nothing left to do but end, for which it takes a millisecond. Whoever
-            // has a sandbox for itself alone has better things to do than to wait for that;
-            // a server, which may be at rest after this, leaves no ended process about.
-            if let Some(supervisor) = self.supervisor.take().filter(|_| self.lingers) {
+            // It has nothing left to do but end.
+            if let Some(supervisor) = self.supervisor.take().filter(|_| self.waits) {
                 aside(|| supervisor.wait());
             }
             closed
