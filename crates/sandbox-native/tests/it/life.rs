@@ -1,5 +1,6 @@
 //! Who dies with whom, and who cleans up.
 
+use std::fs;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -274,4 +275,26 @@ fn whoever_looks_for_remains_is_in_nobodys_way() {
         closed.unwrap();
     });
     home.assert_empty();
+}
+
+#[test]
+fn a_closed_sandbox_leaves_no_ended_process_to_its_maker() {
+    let home = Home::new();
+    let backend = home.native();
+    block_on(async {
+        for _ in 0..3 {
+            Sandbox::open(&backend, Spec::scratch()).await.unwrap().close().await.unwrap();
+        }
+    });
+    // Other tests of this process may be about to wait for theirs.
+    wait_until("no ended supervisor is left", || {
+        let own = format!(" {} ", std::process::id());
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let stats =
+            processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+        !stats.into_iter().any(|stat| {
+            let (name, rest) = stat.rsplit_once(')').unwrap_or_default();
+            name.ends_with("(cofferdam-super") && rest.starts_with(&format!(" Z{own}"))
+        })
+    });
 }
