@@ -1,16 +1,25 @@
 //! The caller's standard streams. Reading and writing them may block for ever,
-//! so each has a thread of its own, started on first use.
+//! so each has a thread of its own, started when it is first needed: what a pipe
+//! takes at once is written at once.
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use rustix::io::ReadWriteFlags;
 use tokio::sync::{mpsc, oneshot};
 use unicode_width::UnicodeWidthChar;
 
 /// Pieces that wait for a slow reader of ours; then the command waits.
 const WAITING: usize = 4;
+
+/// A piece of this size means that there is much to be written: whoever reads it through a
+/// pipe is woken, and waited for, less often if that holds more than pipes do at first.
+const MUCH: usize = 64 << 10;
+const BUSY_PIPE: usize = 1 << 20;
 
 /// How much is read from stdin at once.
 const PIECE: usize = 64 << 10;
@@ -94,10 +103,14 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
     receiver
 }
 
-/// Something that bytes are written to, in order, by a thread of its own.
+/// Something that bytes are written to, in order: at once as far as that goes, the rest by
+/// a thread of its own.
 pub(crate) struct Writer {
     target: fn() -> BorrowedFd<'static>,
     thread: Option<(mpsc::Sender<Order>, JoinHandle<io::Result<()>>)>,
+    /// How many pieces the thread was given that are not written yet.
+    behind: Arc<AtomicUsize>,
+    enlarged: bool,
 }
 
 /// What the thread is to do.
@@ -109,11 +122,15 @@ enum Order {
 
 impl Writer {
     pub(crate) fn stdout() -> Self {
-        Self { target: || rustix::stdio::stdout(), thread: None }
+        Self::to(rustix::stdio::stdout)
     }
 
     pub(crate) fn stderr() -> Self {
-        Self { target: || rustix::stdio::stderr(), thread: None }
+        Self::to(rustix::stdio::stderr)
+    }
+
+    fn to(target: fn() -> BorrowedFd<'static>) -> Self {
+        Self { target, thread: None, behind: Arc::default(), enlarged: false }
     }
 
     /// Waits while the reader is slow; the next piece is then taken at once. A
@@ -126,14 +143,30 @@ impl Writer {
     }
 
     /// Writes bytes, waiting while the reader is slow. `false` when it has gone.
-    pub(crate) async fn write(&mut self, bytes: Bytes) -> bool {
+    pub(crate) async fn write(&mut self, mut bytes: Bytes) -> bool {
         let target = self.target;
+        if !self.enlarged && bytes.len() >= MUCH {
+            self.enlarged = true;
+            // What is no pipe, or may not be larger, stays as it is.
+            rustix::pipe::fcntl_setpipe_size(target(), BUSY_PIPE).ok();
+        }
+        // Acquire: what the thread has written is written before this is.
+        if self.behind.load(Ordering::Acquire) == 0 {
+            bytes.advance(write_at_once(target(), &bytes));
+            if bytes.is_empty() {
+                return true;
+            }
+        }
+        let behind = Arc::clone(&self.behind);
         let (sender, _) = self.thread.get_or_insert_with(|| {
             let (sender, mut receiver) = mpsc::channel::<Order>(WAITING);
             let thread = std::thread::spawn(move || {
                 while let Some(order) = receiver.blocking_recv() {
                     match order {
-                        Order::Write(bytes) => write_all(target(), &bytes)?,
+                        Order::Write(bytes) => {
+                            write_all(target(), &bytes)?;
+                            behind.fetch_sub(1, Ordering::Release);
+                        }
                         // Who asked may have lost patience.
                         Order::Tell(written) => drop(written.send(())),
                     }
@@ -142,6 +175,7 @@ impl Writer {
             });
             (sender, thread)
         });
+        self.behind.fetch_add(1, Ordering::Relaxed);
         sender.send(Order::Write(bytes)).await.is_ok()
     }
 
@@ -164,6 +198,15 @@ impl Writer {
     }
 }
 
+/// Writes what can be written without waiting; how much that was. Where the kernel cannot
+/// tell, as with terminals, and where something is wrong it is nothing.
+fn write_at_once(target: BorrowedFd<'_>, bytes: &[u8]) -> usize {
+    /// No place in particular: a stream goes on where it is.
+    const HERE: u64 = u64::MAX;
+    let pieces = [io::IoSlice::new(bytes)];
+    rustix::io::pwritev2(target, &pieces, HERE, ReadWriteFlags::NOWAIT).unwrap_or(0)
+}
+
 fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
@@ -182,5 +225,57 @@ fn wait_until(stream: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> io::Re
     match rustix::event::poll(&mut watched, None) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_at_once_and_what_has_to_wait_stay_in_order() {
+        static TARGET: OnceLock<OwnedFd> = OnceLock::new();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        TARGET.set(writer).unwrap();
+        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd());
+        let pieces: Vec<Bytes> = (0..400_usize)
+            .map(|number| vec![number as u8; 1 + 7_919 * (number % 17)].into())
+            .collect();
+        let expected = pieces.concat();
+        let amount = expected.len();
+        let reading = std::thread::spawn(move || {
+            let mut read = vec![0; amount];
+            // In steps that leave it now full and now empty.
+            for step in read.chunks_mut(150_000) {
+                std::fs::File::from(reader.try_clone().unwrap()).read_exact(step).unwrap();
+            }
+            read
+        });
+        for piece in pieces {
+            assert!(writer.write(piece).await);
+        }
+        assert!(writer.thread.is_some(), "a pipe does not hold all of it");
+        assert!(writer.finish().await);
+        assert!(reading.join().unwrap() == expected);
+    }
+
+    #[tokio::test]
+    async fn what_a_pipe_takes_needs_no_thread() {
+        static TARGET: OnceLock<OwnedFd> = OnceLock::new();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        TARGET.set(writer).unwrap();
+        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd());
+        assert!(writer.write(Bytes::from_static(b"hello")).await);
+        // Kernels before 6.4 do not say what a pipe takes.
+        let (_reader, another) = rustix::pipe::pipe().unwrap();
+        let is_told = write_at_once(another.as_fd(), b"hello") == 5;
+        assert_eq!(writer.thread.is_none(), is_told);
+        let mut said = [0; 5];
+        std::fs::File::from(reader).read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"hello");
     }
 }

@@ -23,7 +23,7 @@ pub const MAX_PAYLOAD: usize = 1 << 20;
 
 /// Senders cut data into pieces no longer than this, so that a busy call leaves
 /// gaps for the others.
-pub const CHUNK: usize = 128 << 10;
+pub const CHUNK: usize = 256 << 10;
 
 /// How far a sender may be ahead of what the receiver has consumed, per channel.
 pub const WINDOW: u64 = 1 << 20;

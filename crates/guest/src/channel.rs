@@ -24,8 +24,8 @@ const BUSY_PIPE: usize = 1 << 20;
 const FULL_PIPE: usize = 64 << 10;
 
 /// How far one channel may be ahead of the connection, and all together.
-const AHEAD: u64 = 256 << 10;
-const AHEAD_TOGETHER: u64 = 512 << 10;
+const AHEAD: u64 = 512 << 10;
+const AHEAD_TOGETHER: u64 = 1 << 20;
 
 /// What a terminal still holds when its command has ended arrives within this.
 const TERMINAL_SETTLES: Duration = Duration::from_millis(30);
@@ -190,7 +190,7 @@ impl OutChannel {
         let outcome = if keeps && self.buffer.streams() {
             let mut outcome = Err(Errno::INTR);
             let filled = self.buffer.fill(|room| {
-                outcome = rustix::io::read(&source.fd, room);
+                outcome = read_all(&source.fd, room);
                 outcome.unwrap_or(0)
             });
             if filled.is_err() {
@@ -250,6 +250,19 @@ impl OutChannel {
         }
         Turn::More
     }
+}
+
+/// Reads until there is no room, or nothing more to read now: what comes in many small pieces
+/// is passed on in few large ones. An end or an error is left for the next time.
+fn read_all(source: &OwnedFd, room: &mut [u8]) -> Result<usize, Errno> {
+    let mut filled = rustix::io::read(source, &mut *room)?;
+    while filled >= FULL_PIPE
+        && let Some(room @ [_, ..]) = room.get_mut(filled..)
+        && let Ok(count @ 1..) = rustix::io::read(source, room)
+    {
+        filled += count;
+    }
+    Ok(filled)
 }
 
 /// Whether those who write to a channel may go on after the call.

@@ -2,10 +2,14 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair, sockopt};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::wire;
+
+/// What either side of a connection may have under way. With less, a flood of output has both
+/// wait for each other all the time.
+const UNDER_WAY: usize = 512 << 10;
 
 /// The other ends of connections go over this socket.
 pub(crate) struct GuestDoor(OwnedFd);
@@ -25,6 +29,12 @@ impl GuestDoor {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .step("make a socket pair")?;
+        for end in [&here, &there] {
+            // The machine allows an ordinary user less, and no less than there is now.
+            if sockopt::set_socket_send_buffer_size_force(end, UNDER_WAY).is_err() {
+                ignore(sockopt::set_socket_send_buffer_size(end, UNDER_WAY));
+            }
+        }
         wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
         Ok(here)
     }

@@ -44,10 +44,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Bytes of memory that frames are read into at once.
-const READ_BLOCK: usize = 512 << 10;
+const READ_BLOCK: usize = 1 << 20;
 
 /// A block with less room than this is replaced by a new one.
-const READ_LEAST: usize = 128 << 10;
+const READ_LEAST: usize = 256 << 10;
 
 /// Why calls end that outlive their client.
 const CLOSED: &str = "the connection was closed on this side";
