@@ -200,6 +200,9 @@ fn watch(main: Pid) {
         let status = status.as_raw();
         report(Report::Ended(Ended { status, children, cpu_us, peak_memory }));
         if !children {
+            // Whoever waits for this report may have to wait for this processor, too, and the
+            // end of a process takes its time.
+            rustix::thread::sched_yield();
             return;
         }
     }
