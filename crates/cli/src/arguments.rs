@@ -1,5 +1,6 @@
 //! The words of the command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,34 @@ pub(crate) struct Arguments {
     pub(crate) verb: Verb,
 }
 
+impl Arguments {
+    /// Reads the words that the program was started with, its own name first.
+    ///
+    /// # Errors
+    /// When they are none of this program's, or ask for help.
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        // Getting to know all verbs takes longer than what `exec` has to do itself.
+        if words.get(1).is_some_and(|word| word == "exec") {
+            let ExecAlone { verb: ExecVerb::Exec(arguments) } = ExecAlone::try_parse_from(words)?;
+            return Ok(Self { verb: Verb::Exec(arguments) });
+        }
+        Self::try_parse_from(words)
+    }
+}
+
+/// The program, as far as somebody has to know it who says `exec`.
+#[derive(Debug, Parser)]
+#[command(name = "cofferdam", version, disable_help_subcommand = true)]
+struct ExecAlone {
+    #[command(subcommand)]
+    verb: ExecVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExecVerb {
+    Exec(Box<ExecArguments>),
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Give it a task, get working code
@@ -31,13 +60,6 @@ pub(crate) enum Verb {
     /// limit was reached, 5 the model could not be reached or refused, 6 the
     /// sandbox could not be made, 130 interrupted, 143 terminated.
     Run(Box<RunArguments>),
-    /// Run one command in a fresh sandbox
-    ///
-    /// The command gets an empty /workspace (or the directory given by
-    /// --workspace), no network, and none of your files, variables or keys. With
-    /// a terminal it is interactive. The exit code is the command's own; 124 on
-    /// time-out, 125 if the sandbox could not be made, 126 and 127 if the command
-    /// could not be started or found, 128+N on signal N.
     Exec(Box<ExecArguments>),
     /// Take jobs over HTTP, for a team
     ///
@@ -66,6 +88,13 @@ pub(crate) enum Verb {
     Doctor(DoctorArguments),
 }
 
+/// Run one command in a fresh sandbox
+///
+/// The command gets an empty /workspace (or the directory given by
+/// --workspace), no network, and none of your files, variables or keys. With
+/// a terminal it is interactive. The exit code is the command's own; 124 on
+/// time-out, 125 if the sandbox could not be made, 126 and 127 if the command
+/// could not be started or found, 128+N on signal N.
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
@@ -93,7 +122,7 @@ pub(crate) struct ExecArguments {
     pub(crate) output: Option<u64>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<std::ffi::OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 impl ExecArguments {
@@ -242,17 +271,40 @@ mod tests {
 
     #[test]
     fn what_follows_the_command_is_the_commands() {
-        let parsed = Arguments::try_parse_from(["cofferdam", "exec", "--", "ls", "--json", "-la"]);
-        let Verb::Exec(arguments) = parsed.unwrap().verb else { panic!("exec") };
+        let parsed = parsed(&["exec", "--", "ls", "--json", "-la"]);
+        let Ok(Verb::Exec(arguments)) = parsed else { panic!("exec") };
         assert_eq!(arguments.command, ["ls", "--json", "-la"]);
         assert!(!arguments.json);
     }
 
-    fn parsed(words: &[&str]) -> Result<Verb, String> {
-        let words = ["cofferdam"].iter().chain(words);
-        Arguments::try_parse_from(words)
+    fn words(words: &[&str]) -> Vec<OsString> {
+        ["cofferdam"].iter().chain(words).map(OsString::from).collect()
+    }
+
+    fn parsed(arguments: &[&str]) -> Result<Verb, String> {
+        Arguments::read(&words(arguments))
             .map(|parsed| parsed.verb)
             .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn who_says_exec_is_told_what_the_whole_program_would_tell() {
+        ExecAlone::command().debug_assert();
+        for arguments in [
+            ["exec"].as_slice(),
+            &["exec", "--help"],
+            &["exec", "-h"],
+            &["exec", "--version"],
+            &["exec", "--memory", "much", "--", "true"],
+            &["exec", "--mem", "1G", "--", "true"],
+            &["exec", "--pids", "1", "true"],
+            &["exec", "--changes", "tape", "--json", "true"],
+        ] {
+            let whole = Arguments::try_parse_from(words(arguments)).unwrap_err();
+            let alone = Arguments::read(&words(arguments)).unwrap_err();
+            assert_eq!(alone.to_string(), whole.to_string());
+            assert_eq!(alone.exit_code(), whole.exit_code());
+        }
     }
 
     #[test]

@@ -29,7 +29,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::Parser;
 use cofferdam_runtime::{Aide, Indexes};
 use cofferdam_sandbox::{Backend, Grade, choose};
 
@@ -64,11 +63,12 @@ impl Product {
 
 /// Runs the command line and returns the exit code.
 pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let arguments = match Arguments::read(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version go to stdout and are no failure.
-            if error.exit_code() != 0 && std::env::args_os().any(|word| word == "--json") {
+            if error.exit_code() != 0 && words.iter().any(|word| word == "--json") {
                 told_as_json(&Problem::option(error.to_string()));
             } else {
                 drop(error.print());
