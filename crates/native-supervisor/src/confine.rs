@@ -202,8 +202,13 @@ pub fn landlock() -> Result<u32, Failure> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn filter(audit: bool, groups_hold: [bool; 3]) -> Result<Option<OwnedFd>, Failure> {
+pub fn filter(
+    audit: bool,
+    served: bool,
+    groups_hold: [bool; 3],
+) -> Result<Option<OwnedFd>, Failure> {
     let [_, cpu_held, _] = groups_hold;
-    let program = filter::program(Options { audit, pin_cpus: !cpu_held });
+    let audit = audit && !served;
+    let program = filter::program(Options { audit, served, pin_cpus: !cpu_held });
     sys::install_filter(&program, audit).step("install the system-call filter")
 }

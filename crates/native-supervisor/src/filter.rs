@@ -24,6 +24,8 @@ pub type Instruction = libc::sock_filter;
 pub struct Options {
     /// Report acts worth recording.
     pub audit: bool,
+    /// The kernel is gVisor's, which tells of acts itself.
+    pub served: bool,
     /// Refuse changes of CPU affinity, because affinity is the CPU limit here.
     pub pin_cpus: bool,
 }
@@ -255,6 +257,11 @@ fn answers(options: Options) -> Vec<(u32, Answer)> {
     if options.pin_cpus {
         let affinity = number(&libc::SYS_sched_setaffinity);
         answers.push((affinity, Answer::Plain(refuse(libc::EPERM))));
+    }
+    if options.served {
+        // Not every release of gVisor's can tell of it. Programs do without, and so does
+        // the guest.
+        answers.push((number(&libc::SYS_openat2), Answer::Plain(refuse(libc::ENOSYS))));
     }
     // glibc falls back to clone, whose flags a filter can see.
     answers.push((number(&libc::SYS_clone3), Answer::Plain(refuse(libc::ENOSYS))));

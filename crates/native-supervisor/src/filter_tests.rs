@@ -32,8 +32,8 @@ fn run(program: &[Instruction], architecture: u32, number: u32, arguments: [u64;
     panic!("the filter does not end");
 }
 
-const AUDITED: Options = Options { audit: true, pin_cpus: false };
-const PLAIN: Options = Options { audit: false, pin_cpus: true };
+const AUDITED: Options = Options { audit: true, served: false, pin_cpus: false };
+const PLAIN: Options = Options { audit: false, served: false, pin_cpus: true };
 
 fn ask(options: Options, call: libc::c_long, arguments: [u64; 6]) -> u32 {
     run(&program(options), ARCHITECTURE, call as u32, arguments)
@@ -73,6 +73,9 @@ fn what_is_not_listed_is_refused() {
         assert_eq!(ask(AUDITED, call, [0; 6]), refuse(libc::EPERM), "{call}");
     }
     assert_eq!(ask(AUDITED, libc::SYS_clone3, [0; 6]), refuse(libc::ENOSYS));
+    // What gVisor's kernel may have and not tell of.
+    let served = Options { served: true, ..PLAIN };
+    assert_eq!(ask(served, libc::SYS_openat2, [0; 6]), refuse(libc::ENOSYS));
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl FirstProcess<'_> {
         let (go, beside) = self.receive::<Go>()?;
         let mut beside = beside.into_iter();
         let socket = beside.next().ok_or_else(|| Failure::new("the socket is missing"))?;
-        let runtime = sentry::of(&plan).map(|sentry| Runtime::open(&plan, sentry)).transpose()?;
+        let runtime = sentry::of(&plan).map(|sentry| Runtime::new(&plan, sentry)).transpose()?;
         let next = (socket, runtime);
         let prepared = Prepared {
             base: if go.base { beside.next() } else { None },
@@ -163,9 +163,14 @@ impl FirstProcess<'_> {
         };
         sys::hide_groups().step("hide the control groups")?;
         let proxy = room::listen_for_proxy(plan.network)?;
-        let mut beside = vec![vault.directory.as_fd()];
-        beside.extend(proxy.iter().map(AsFd::as_fd));
-        let built = Progress::Built { store: vault.store.clone(), lower: vault.lower.clone() };
+        let told = runtime.listen()?;
+        let mut beside = vec![vault.directory.as_fd(), runtime.log.as_fd()];
+        beside.extend(proxy.iter().chain(&told).map(AsFd::as_fd));
+        let built = Progress::Built {
+            store: vault.store.clone(),
+            lower: vault.lower.clone(),
+            proxy: proxy.is_some(),
+        };
         wire::send(self.supervisor, &built, &beside).step("report to the supervisor")?;
         Err(runtime.become_it(self.supervisor))
     }
@@ -266,7 +271,7 @@ impl FirstProcess<'_> {
             sys::die_with_parent().step("die with the supervisor")?;
         }
         let reports =
-            if plan.without_filter { None } else { confine::filter(plan.audit && !served, hold)? };
+            if plan.without_filter { None } else { confine::filter(plan.audit, served, hold)? };
         let mut beside: Vec<_> = vault.iter().map(|vault| vault.directory.as_fd()).collect();
         beside.extend(proxy.iter().chain(&reports).map(AsFd::as_fd));
         let confined = Progress::Confined {

@@ -8,8 +8,8 @@
 //! that it would have to give up.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,6 @@ use crate::failure::{Failure, Step, ignore};
 use crate::identity::Identity;
 use crate::mounts;
 use crate::room::{self, Prepared, Vault};
-use crate::sentry::LOG;
 use crate::start::{Base, Lent, Newborn, enter_mounts, enter_users, open_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
@@ -60,6 +59,9 @@ const PAUSES: [Duration; 5] = [
 
 /// How long a container waits for a sandbox.
 const WARMTH: Duration = Duration::from_secs(600);
+
+/// What the engine's command said, in the sandbox's directory.
+const LOG: &str = "engine.log";
 
 /// How much of what an engine says is told.
 const TOLD: usize = 600;
@@ -171,10 +173,11 @@ fn wait_for_entry(
         }
         if !ended && let Some(status) = child.try_wait().step("look after the engine's command")? {
             if !status.success() {
+                let log = File::open(LOG).step("read what the engine said")?;
                 return Err(Failure::new(format!(
                     "{} could not start the container: {}",
                     hire.engine,
-                    said()
+                    said(&log)
                 )));
             }
             ended = true;
@@ -182,19 +185,33 @@ fn wait_for_entry(
     }
 }
 
-/// The end of what the engine's command said.
-pub(crate) fn said() -> String {
-    let mut bytes = Vec::new();
-    let read = File::open(LOG).and_then(|file| file.take(64 << 10).read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
+/// The end of what an engine has said, as far as it was kept.
+pub(crate) fn said(log: &File) -> String {
+    let mut bytes = vec![0; 64 << 10];
+    let read = log.read_at(&mut bytes, 0).unwrap_or(0);
+    let bytes = bytes.get(..read).unwrap_or_default().split(|byte| *byte == 0).next();
+    let text = String::from_utf8_lossy(bytes.unwrap_or_default());
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = words.join(" ");
-    match (read, text.is_empty()) {
-        (Ok(_), false) => {
-            let skipped = text.chars().count().saturating_sub(TOLD);
-            text.chars().skip(skipped).collect()
-        }
-        _ => "it did not say why".to_owned(),
+    if text.is_empty() {
+        return "it did not say why".to_owned();
+    }
+    let skipped = text.chars().count().saturating_sub(TOLD);
+    text.chars().skip(skipped).collect()
+}
+
+/// The process that built a room, and the mounts it worked with. The kernel takes its time
+/// to let go of both: whoever drops this waits for that.
+pub(crate) struct Builder {
+    process: OwnedFd,
+    /// The last that holds them.
+    mounts: Option<OwnedFd>,
+}
+
+impl Drop for Builder {
+    fn drop(&mut self) {
+        ignore(crate::start::wait(&self.process));
+        self.mounts = None;
     }
 }
 
@@ -207,24 +224,26 @@ pub(crate) fn furnish(
     place: (Identity, &Lent),
     base: Option<&Base>,
     store: Option<&OnDisk>,
-) -> Result<Vault, Failure> {
+) -> Result<(Vault, Builder), Failure> {
     let (here, there) = wire::pair()?;
     match sys::clone_process(0, None).step("make a process")? {
-        Cloned::Parent(_, child) => {
+        Cloned::Parent(_, process) => {
             drop(there);
+            let mut builder = Builder { process, mounts: None };
             let outcome = wire::receive::<Result<(String, Vec<String>), Failure>>(&here)?;
-            crate::start::wait(&child)?;
             let (outcome, beside) = outcome.ok_or_else(|| Failure::new("a helper process died"))?;
             let (store, lower) = outcome?;
-            let directory = beside.into_iter().next();
-            let directory = directory.ok_or_else(|| Failure::new("the vault is missing"))?;
-            Ok(Vault { directory, store, lower })
+            let mut beside = beside.into_iter();
+            let directory = beside.next().ok_or_else(|| Failure::new("the vault is missing"))?;
+            builder.mounts = beside.next();
+            Ok((Vault { directory, store, lower }, builder))
         }
         Cloned::Child => {
             match furnish_inside(plan, place, base, store) {
-                Ok(vault) => {
+                Ok((vault, mounts)) => {
                     let told: Result<_, Failure> = Ok((vault.store, vault.lower));
-                    ignore(wire::send(&there, &told, &[vault.directory.as_fd()]));
+                    let beside = [vault.directory.as_fd(), mounts.as_fd()];
+                    ignore(wire::send(&there, &told, &beside));
                 }
                 Err(failure) => {
                     let told: Result<(String, Vec<String>), _> = Err(failure);
@@ -241,7 +260,7 @@ fn furnish_inside(
     (identity, namespaces): (Identity, &Lent),
     base: Option<&Base>,
     store: Option<&OnDisk>,
-) -> Result<Vault, Failure> {
+) -> Result<(Vault, OwnedFd), Failure> {
     let mut prepared = Prepared { base: base.map(Base::mount).transpose()?, ..Prepared::default() };
     match store {
         Some(OnDisk::Image(image)) => {
@@ -252,9 +271,12 @@ fn furnish_inside(
     }
     enter_users(namespaces)?;
     let materials = room::take(plan, prepared)?;
+    // Without anybody to hold it, the namespace it leaves would be taken apart on the way.
+    let left = open_namespace(std::process::id(), "mnt")?;
     enter_mounts(namespaces)?;
     let processes = mounts::copy_of(Path::new("/proc"))?;
-    room::build(plan, identity, materials, Path::new(SITE), Some(processes))
+    let vault = room::build(plan, identity, materials, Path::new(SITE), Some(processes))?;
+    Ok((vault, left))
 }
 
 /// Has the engine remove what may be left of a container. It may be at it itself, and in its

@@ -9,6 +9,8 @@
 //! to find. What runs inside has the Sentry for its kernel; should it take that over, it is
 //! where a native sandbox begins.
 //!
+//! What it does the Sentry tells in its log, which is a pipe to the supervisor.
+//!
 //! Inside, this program is executed once more, finds the supervisor's socket at its standard
 //! input, and is a first process that comes in, as those of containers are.
 
@@ -17,8 +19,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use cofferdam_types::Limits;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{
+    CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create,
+    mknodat,
+};
 
+use crate::audit::CALLS;
 use crate::failure::{Failure, Step};
 use crate::mounts::{self, Attributes};
 use crate::root;
@@ -49,8 +55,11 @@ const RUNSC: &str = "/runsc";
 /// The word that tells this program to come in by its standard input.
 pub const ENTER: &str = "enter-by-stdin";
 
-/// What the runtime said, in the sandbox's directory.
-pub(crate) const LOG: &str = "engine.log";
+/// Where the Sentry tells of calls: a pipe, in the root around the room.
+const TOLD: &str = "/runtime/told";
+
+/// How much the runtime may say, which lives as long as the sandbox does.
+const SAID: u64 = 64 << 10;
 
 /// What a root has for the runtime.
 const GROUND: &[&str] = &["dev", "proc", "room", RUNTIME, "tmp"];
@@ -162,23 +171,36 @@ pub(crate) fn mount_own() -> Result<(), Failure> {
     mounts::place(processes, "proc")
 }
 
-/// What the runtime is told, and where it complains, opened while the host's files are in
-/// sight.
+/// What the runtime is told, and where it complains.
 pub(crate) struct Runtime {
-    log: OwnedFd,
+    /// A file in memory that cannot grow. What is not written there is lost, and nobody waits.
+    pub(crate) log: OwnedFd,
+    audit: bool,
     words: Vec<CString>,
     configuration: String,
 }
 
 impl Runtime {
-    pub(crate) fn open(plan: &Plan, sentry: &Sentry) -> Result<Self, Failure> {
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
-        let log = rustix::fs::open(plan.state.join(LOG), flags, Mode::empty())
-            .step("open the log of the runtime's")?;
-        let words = [NAME].into_iter().chain(sentry.words.iter().map(String::as_str));
+    pub(crate) fn new(plan: &Plan, sentry: &Sentry) -> Result<Self, Failure> {
+        let log = file_of_size(SAID).step("make a log of the runtime's")?;
+        let telling = if plan.audit { telling() } else { Vec::new() };
+        let words = [NAME.to_owned()].into_iter().chain(telling).chain(sentry.words.clone());
         let words: Result<_, _> = words.map(CString::new).collect();
         let words = words.map_err(|_| Failure::new("a word for the runtime has a NUL byte"))?;
-        Ok(Self { log, words, configuration: sentry.configuration.clone() })
+        let configuration = sentry.configuration.clone();
+        Ok(Self { log, audit: plan.audit, words, configuration })
+    }
+
+    /// Makes the pipe in which the Sentry is to tell of calls, where it is to; returns the end
+    /// where they arrive. It is the runtime that opens the other one, by name.
+    pub(crate) fn listen(&self) -> Result<Option<OwnedFd>, Failure> {
+        if !self.audit {
+            return Ok(None);
+        }
+        let owner = Mode::RUSR | Mode::WUSR;
+        mknodat(CWD, TOLD, FileType::Fifo, owner, 0).step("make a pipe for what is told")?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::open(TOLD, flags, Mode::empty()).step("open what is told").map(Some)
     }
 
     /// Becomes the runtime, with this socket as what is inside finds at its standard input.
@@ -208,5 +230,46 @@ impl Runtime {
     }
 }
 
+/// A file in memory that has this size for ever.
+fn file_of_size(size: u64) -> rustix::io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("runtime.log", flags)?;
+    ftruncate(&file, size)?;
+    fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Has the Sentry, and no other process of the runtime's, tell of calls.
+fn telling() -> Vec<String> {
+    vec![
+        "--strace".to_owned(),
+        format!("--strace-syscalls={}", CALLS.join(",")),
+        format!("--debug-log={TOLD}"),
+        "--debug-log-format=json".to_owned(),
+        "--debug-command=boot".to_owned(),
+    ]
+}
+
 /// What the runtime is called.
 const NAME: &str = "runsc";
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use super::*;
+    use crate::hire::said;
+
+    #[test]
+    fn a_runtime_that_never_stops_complaining_fills_nothing() {
+        let mut log = File::from(file_of_size(SAID).unwrap());
+        assert_eq!(said(&log), "it did not say why");
+        writeln!(log, "first of all:\nno room").unwrap();
+        assert_eq!(said(&log), "first of all: no room");
+        let refused = (0..100).find_map(|_| log.write_all(&[b'x'; 4096]).err());
+        assert!(refused.is_some(), "{} bytes were taken", 100 * 4096);
+        assert_eq!(log.metadata().unwrap().len(), SAID);
+        assert!(said(&log).starts_with("xxx"), "the end of what was kept");
+    }
+}

@@ -30,13 +30,15 @@ pub enum Progress {
     /// A fork's first process has this number; beside it a descriptor of it.
     Born(u32),
     /// Its room is built, which another kernel is going to serve: that is started now, and
-    /// whoever is first in it speaks next. Beside it the vault and, if there is one, the
-    /// proxy's listener.
+    /// whoever is first in it speaks next. Beside it the vault, where the runtime complains
+    /// and, as far as there are any, the proxy's listener and where that kernel tells of calls.
     Built {
         /// The store of its layers.
         store: String,
         /// The frozen layers.
         lower: Vec<String>,
+        /// Whether there is a listener for the proxy.
+        proxy: bool,
     },
     /// It is in its room, confined, and about to become the guest. Beside it, as far
     /// as there are any, the vault, the proxy's listener and where reported calls arrive.

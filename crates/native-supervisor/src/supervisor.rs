@@ -2,6 +2,7 @@
 
 mod end;
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,6 +37,11 @@ use crate::sys;
 use crate::wire::{
     self, Built, First, FirstPlan, GroupKind, Hire, Order, Plan, Report, WorkspacePlan,
 };
+
+/// What a supervisor calls itself before it has a plan, and from then on: whoever looks at the
+/// machine's processes can tell which of them have a sandbox.
+const WAITING: &CStr = c"cofferdam-ready";
+const AT_WORK: &CStr = c"cofferdam-super";
 
 /// How long a control group may take to let itself be removed.
 const REMOVAL: Duration = Duration::from_secs(5);
@@ -108,7 +114,7 @@ struct Ground {
 impl Ground {
     fn prepare(own_program: OwnedFd) -> Result<Self, Failure> {
         rustix::process::setsid().step("begin a session")?;
-        ignore(rustix::thread::set_name(c"cofferdam-super"));
+        ignore(rustix::thread::set_name(WAITING));
         // What is made for the sandbox must not depend on the caller's habits.
         rustix::process::umask(Mode::from_raw_mode(0o022));
         allow_many_files();
@@ -152,6 +158,8 @@ struct Supervisor {
     linger: Duration,
     /// The command by which an engine was asked for the first process, until it has ended.
     errand: Option<std::process::Child>,
+    /// Who built the room, until the host was told that it is there.
+    builder: Option<hire::Builder>,
 }
 
 impl Supervisor {
@@ -162,18 +170,20 @@ impl Supervisor {
         (mut newborn, hired): (Option<Newborn>, Option<Hired>),
         host: &OwnedFd,
     ) -> Result<Self, Failure> {
+        ignore(rustix::thread::set_name(AT_WORK));
         let mut groups = Groups::default();
         let firsts = (&mut newborn, hired);
         match Self::build(&plan, descriptors, ground, firsts, &mut groups, host) {
             Ok((supervisor, owner)) => {
                 let relief = sentry::of(&plan).and_then(|_| groups.relief());
-                let supervisor = Self { groups, relief, ..supervisor };
+                let mut supervisor = Self { groups, relief, ..supervisor };
                 let reported = supervisor.guest.dial().and_then(|connection| {
                     let mut beside = vec![connection.as_fd()];
                     beside.extend(owner.as_ref().map(AsFd::as_fd));
                     let ready = Report::Ready(supervisor.built.clone());
                     wire::send(host, &ready, &beside).step("report to the host")
                 });
+                supervisor.builder = None;
                 match reported {
                     Ok(()) => Ok(supervisor),
                     // Nobody has heard of it, so nobody would end it.
@@ -230,9 +240,6 @@ impl Supervisor {
         if claim.is_some() || plan.linger_ms.is_some() {
             remains::keep_plan(plan)?;
         }
-        if sentry::of(plan).is_some() {
-            std::fs::File::create(sentry::LOG).step("make a log of the runtime's")?;
-        }
         let limits = sentry::around(plan);
         let (guest, socket) = GuestDoor::make()?;
         let door = match plan.linger_ms {
@@ -266,6 +273,7 @@ impl Supervisor {
             }
         };
         let mut parts = Parts::default();
+        let mut builder = None;
         let mut store = None;
         let followed = store::make(plan, identity)
             .and_then(|made| {
@@ -277,8 +285,9 @@ impl Supervisor {
                     // The room is built for it.
                     Some((namespaces, _)) => {
                         let place = (identity, namespaces);
-                        let vault = hire::furnish(plan, place, base.as_ref(), store.as_ref())?;
-                        parts.vault = Some(vault);
+                        let furnished = hire::furnish(plan, place, base.as_ref(), store.as_ref())?;
+                        parts.vault = Some(furnished.0);
+                        builder = Some(furnished.1);
                         (None, None)
                     }
                     None => (base.as_ref(), store.as_ref()),
@@ -341,6 +350,7 @@ impl Supervisor {
             claim,
             linger: Duration::ZERO,
             errand,
+            builder,
         };
         Ok((supervisor, parts.base.and_then(|base| base.made)))
     }
@@ -356,14 +366,16 @@ impl Supervisor {
             if lonely_until.is_some_and(|until| now >= until) {
                 break;
             }
+            let mut mood = Mood::Busy;
             if quiet_at.is_some_and(|at| now >= at) {
                 quiet_at = None;
                 self.errand.take_if(|errand| !matches!(errand.try_wait(), Ok(None)));
-                sys::give_back_code();
+                mood = Mood::Quiet;
             }
             let look_again = self.relief.as_ref().and_then(Relief::look_again);
-            let wake = [lonely_until, quiet_at, look_again].into_iter().flatten().min();
-            let Ready { ended, reported, short, knocked, spoke } = self.poll(&hosts, wake);
+            let rested = self.auditor.as_ref().and_then(Auditor::look_again);
+            let wake = [lonely_until, quiet_at, look_again, rested].into_iter().flatten().min();
+            let Ready { ended, reported, short, knocked, spoke } = self.poll(&hosts, wake, mood);
             if ended {
                 break;
             }
@@ -397,10 +409,10 @@ impl Supervisor {
         self.end(&hosts)
     }
 
-    fn poll(&self, hosts: &[OwnedFd], wake: Option<Instant>) -> Ready {
+    fn poll(&self, hosts: &[OwnedFd], wake: Option<Instant>, mood: Mood) -> Ready {
         let mut watched = vec![PollFd::new(&self.init_handle, PollFlags::IN)];
-        let report = self.auditor.as_ref().map(|auditor| {
-            watched.push(PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN));
+        let report = self.auditor.as_ref().and_then(Auditor::descriptor).map(|reports| {
+            watched.push(PollFd::from_borrowed_fd(reports, PollFlags::IN));
             watched.len() - 1
         });
         let relief = self.relief.as_ref().map(|relief| {
@@ -415,6 +427,10 @@ impl Supervisor {
         let first_host = watched.len();
         watched.extend(hosts.iter().map(|host| PollFd::new(host, PollFlags::IN)));
         let timeout = wake.map(|wake| timespec(wake.saturating_duration_since(Instant::now())));
+        if mood == Mood::Quiet {
+            // Last of all: what runs after this is in memory again.
+            sys::give_back_code();
+        }
         if poll(&mut watched, timeout.as_ref()).is_err() {
             return Ready::default(); // interrupted
         }
@@ -460,13 +476,15 @@ impl Supervisor {
             },
             Order::OomKills => answer(&Report::OomKills(self.oom_kills()), &[]),
             Order::Audit => {
+                // What was done before the question is in the answer.
+                self.auditor.iter_mut().for_each(Auditor::catch_up);
                 let (filed, held) = self.auditor.as_ref().map(Auditor::trail).unwrap_or_default();
                 answer(&Report::Audit(filed, held.to_vec()), &[])
             }
             Order::Snapshot => {
                 let auditor = &mut self.auditor;
                 let snapshot = self.workspace.freeze(self.built.init, &self.groups, || {
-                    auditor.iter_mut().for_each(attend_waiting);
+                    auditor.iter_mut().for_each(Auditor::catch_up);
                 });
                 answer(&Report::Snapshot(snapshot), &[])
             }
@@ -493,6 +511,14 @@ impl Supervisor {
     }
 }
 
+/// Whether there was something to do lately.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Busy,
+    /// Not for some time, and what it took can be given back.
+    Quiet,
+}
+
 /// What there is to do.
 #[derive(Default)]
 struct Ready {
@@ -508,18 +534,6 @@ struct Ready {
 fn has_spoken(host: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(host, PollFlags::IN)];
     matches!(poll(&mut watched, Some(&timespec(Duration::ZERO))), Ok(1))
-}
-
-/// Attends to every call that waits now.
-fn attend_waiting(auditor: &mut Auditor) {
-    for _ in 0..1000 {
-        let mut watched = [PollFd::from_borrowed_fd(auditor.listener(), PollFlags::IN)];
-        let now = timespec(Duration::ZERO);
-        if !matches!(poll(&mut watched, Some(&now)), Ok(1)) {
-            return;
-        }
-        auditor.attend();
-    }
 }
 
 /// How an engine is asked for the first process, where one is.

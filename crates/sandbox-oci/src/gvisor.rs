@@ -70,7 +70,7 @@ impl Engine for Gvisor {
             lingers: true,
             forks: true,
             strongest: Grade::Virtual,
-            audits: false,
+            audits: true,
             measures_cpu: false,
         }
     }

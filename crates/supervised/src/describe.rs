@@ -94,7 +94,7 @@ pub(crate) fn isolation(
     });
     let audit = match (built.audit, built.own_kernel) {
         (true, _) => "system calls",
-        // It does not tell of them.
+        // It was not asked to tell of them, or does so in words that are not understood.
         (false, true) => "only what goes through a proxy",
         (false, false) => "off",
     };

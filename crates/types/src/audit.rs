@@ -15,14 +15,15 @@ pub struct AuditRecord {
     pub at_us: u64,
     /// The call whose command did it, where that is known.
     pub call: Option<CallId>,
-    /// The process that did it, as the host numbers it; 0 where none did.
+    /// The process that did it, as the host numbers it, or the sandbox's own kernel where it
+    /// has one; 0 where none did.
     pub pid: u32,
     /// What was done.
     pub act: AuditAct,
 }
 
 /// What was done. Paths are as the process wrote them, made absolute where they
-/// were not, cut at 4 KiB.
+/// were not, cut at 4 KiB. One that begins with `?` is not certain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAct {

@@ -195,7 +195,22 @@ impl Lab {
             Kind::Docker | Kind::Podman => self.says(&["ps", "-aq"]).is_empty(),
             Kind::Crun | Kind::Runc | Kind::Runsc => self.containers().is_empty(),
         });
+        // One that still has a runtime remove something would make directories of the lab's anew.
+        wait_until("no supervisor is left", || !supervisors_run());
     }
+}
+
+/// Whether a supervisor runs that this process has started.
+fn supervisors_run() -> bool {
+    let own = std::process::id().to_string();
+    let mut numbers = names_in(Path::new("/proc")).into_iter();
+    numbers.any(|number| {
+        let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        let Some((name, rest)) = stat.rsplit_once(") ") else { return false };
+        let mut fields = rest.split(' ');
+        let runs = fields.next() != Some("Z");
+        name.contains("(cofferdam-") && runs && fields.next() == Some(&own)
+    })
 }
 
 impl Drop for Lab {

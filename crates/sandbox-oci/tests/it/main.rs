@@ -7,5 +7,6 @@ mod broken;
 mod conformance;
 mod engines;
 mod gvisor;
+mod gvisor_trail;
 mod life;
 mod probes;
