@@ -27,7 +27,8 @@ use crate::telemetry;
 /// How long an upload is kept that no job begins with.
 const UPLOADS: Duration = Duration::from_secs(24 * 3600);
 
-/// How many containers each engine has waiting for the next job.
+/// How many containers each engine has waiting for the next job, and how many supervisors
+/// there are where no engine is asked.
 const WARM: usize = 1;
 
 /// Runs servers.
@@ -47,7 +48,8 @@ impl Serve for Servers {
     }
 
     fn backends(&self, data: &Path) -> Vec<Arc<dyn Backend>> {
-        let native: Arc<dyn Backend> = Arc::new(Native::new(data.join("sandboxes")));
+        let native = Native::new(data.join("sandboxes")).keeping_warm(WARM);
+        let native: Arc<dyn Backend> = Arc::new(native);
         let backends = std::iter::once(native).chain(crate::containers(data, WARM));
         crate::with_images(backends, &self.home)
     }

@@ -1,17 +1,16 @@
 //! The back end: from a spec to a running sandbox.
 
 use std::collections::HashMap;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    self, Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+    Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
@@ -21,21 +20,28 @@ use cofferdam_types::{Limits, Network, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use tokio::task::JoinSet;
 
 use crate::aside::aside;
 use crate::claim::Tenancies;
 use crate::control::Control;
 use crate::egress::Egress;
-use crate::engine::{CAPABILITIES, Engine};
+use crate::engine::{CAPABILITIES, Engine, first_by};
+use crate::explain::in_step;
 use crate::owners::Owners;
-use crate::reaper::{Reaped, Reaper};
+use crate::reaper::Reaped;
 use crate::room::SupervisedRoom;
+use crate::starter::{Started, Starter};
 use crate::state::State;
 use crate::warm::{Likeness, Pool, Warm};
-use crate::{claim, describe, examine, explain, launch, program, reconcile, state};
+use crate::{claim, describe, examine, explain, reconcile, state};
 
 /// How long a workspace's directory that another sandbox works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
+
+/// A sandbox that was just made has the processors to itself for so long before something is
+/// got ready for the next one.
+const HEAD_START: Duration = Duration::from_millis(15);
 
 /// The back end.
 pub struct Supervised {
@@ -45,15 +51,15 @@ pub struct Supervised {
     weakness: Weakness,
     engine: Option<Arc<dyn Engine>>,
     resolver: Arc<dyn Resolve>,
-    supervisor: OnceLock<OwnedFd>,
-    reaper: Reaper,
+    starter: Starter,
     owners: Owners,
     /// Containers that wait for sandboxes.
     pool: Pool,
     /// This process has one sandbox and ends after it.
     ends_soon: AtomicBool,
-    /// A supervisor that waits for its plan.
-    ready: Mutex<Option<(OwnedFd, Reaped)>>,
+    /// What is done while nobody waits for it, as long as there is somebody to do it for.
+    aside: Mutex<JoinSet<()>>,
+    presence: Arc<()>,
     /// The supervisors of sandboxes that this process holds, for forks of them.
     held: Mutex<HashMap<SandboxId, Weak<Control>>>,
 }
@@ -73,17 +79,17 @@ impl Supervised {
     pub fn new(home: PathBuf) -> Self {
         Self {
             tenancies: Tenancies::new(home.clone()),
+            starter: Starter::new(home.clone()),
             home,
             patience: PATIENCE,
             weakness: Weakness::None,
             engine: None,
             resolver: Arc::new(SystemResolver),
-            supervisor: OnceLock::new(),
-            reaper: Reaper::default(),
             owners: Owners::default(),
             pool: Pool::default(),
             ends_soon: AtomicBool::new(false),
-            ready: Mutex::default(),
+            aside: Mutex::default(),
+            presence: Arc::default(),
             held: Mutex::default(),
         }
     }
@@ -94,7 +100,8 @@ impl Supervised {
         Self { engine: Some(engine), ..self }
     }
 
-    /// Has so many containers wait for sandboxes, of limits that were wanted before.
+    /// Has so many containers wait for sandboxes, of limits that were wanted before; without
+    /// an engine a supervisor, once one was wanted.
     #[must_use]
     pub fn keeping_warm(mut self, size: usize) -> Self {
         self.pool.size = size;
@@ -119,19 +126,8 @@ impl Supervised {
         Self { resolver, ..self }
     }
 
-    fn supervisor(&self) -> Result<&OwnedFd, OpenError> {
-        if let Some(supervisor) = self.supervisor.get() {
-            return Ok(supervisor);
-        }
-        let supervisor = program::find(&self.home).map_err(|source| OpenError::Step {
-            step: "get the supervisor ready".to_owned(),
-            source,
-        })?;
-        Ok(self.supervisor.get_or_init(|| supervisor))
-    }
-
     async fn make(&self, spec: Spec) -> Result<SupervisedRoom, OpenError> {
-        self.reaper.reap();
+        self.starter.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
         let raised = match self.take_warm(&spec, &workspace) {
             Some(begun) => {
@@ -208,29 +204,37 @@ impl Supervised {
         Some(Begun { state, first, supervisor: Some((socket, supervisor)) })
     }
 
-    /// Has a container wait for the next sandbox like this one. One that cannot be had now
-    /// is told of when it is needed.
+    /// Has a container wait for the next sandbox like this one, or a supervisor where no engine
+    /// is asked. This one does not wait for that.
     fn warm_up(&self, spec: &Spec, workspace: &WorkspacePlan) {
-        let Some(engine) = self.engine.as_ref().filter(|engine| engine.keeps_warm()) else {
+        let starter = self.starter.clone();
+        let Some(engine) = &self.engine else {
+            if self.pool.size > 0 {
+                self.later(move || starter.prepare());
+            }
             return;
         };
-        let likeness = Likeness::of(spec);
-        if matches!(workspace, WorkspacePlan::Fork(_)) || !self.pool.wants(&likeness) {
+        let fork = matches!(workspace, WorkspacePlan::Fork(_));
+        if fork || !engine.keeps_warm() || !self.pool.wants(&Likeness::of(spec)) {
             return;
         }
-        let warm = aside(|| {
-            let id = SandboxId::generate();
-            let state = state::make(&self.home, id).ok()?;
-            let spec = Spec { id, ..spec.clone() };
-            let FirstPlan::Hired(hire) = first_by(engine.as_ref(), &spec, &state).ok()? else {
-                return None;
-            };
-            let (socket, supervisor) = self.spawn().ok()?;
-            let first = First::Warm { state: state.path.clone(), hire: hire.clone() };
-            wire::send(&socket, &first, &[state.lock.as_fd()]).ok()?;
-            Some(Warm { likeness, state, hire, socket, supervisor })
+        let (engine, spec) = (Arc::clone(engine), spec.clone());
+        let (home, pool) = (self.home.clone(), self.pool.clone());
+        self.later(move || pool.put(Warm::prepare(engine.as_ref(), &spec, &home, &starter)));
+    }
+
+    /// Does something in a thread of its own, once the sandbox that was just made had time for
+    /// its first command; unless nobody makes sandboxes any more by then.
+    fn later(&self, work: impl FnOnce() + Send + 'static) {
+        let presence = Arc::downgrade(&self.presence);
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        while aside.try_join_next().is_some() {}
+        aside.spawn_blocking(move || {
+            std::thread::sleep(HEAD_START);
+            if presence.strong_count() > 0 {
+                work();
+            }
         });
-        warm.into_iter().for_each(|warm| self.pool.put(warm));
     }
 
     /// Has a supervisor make a sandbox of what it begins with.
@@ -264,10 +268,7 @@ impl Supervised {
     /// Has a supervisor ready for the next sandbox, so that starting it and
     /// whatever the caller does until then happen side by side.
     pub fn prepare(&self) {
-        // A supervisor that cannot be started now will say why when it is needed.
-        if let Ok(ready) = self.spawn() {
-            self.set_ready(ready);
-        }
+        self.starter.prepare();
     }
 
     /// As [`Self::prepare`], sooner: the supervisor is a fork of this process. For
@@ -277,39 +278,24 @@ impl Supervised {
     /// wait for a supervisor that has nothing left to do but end.
     pub fn prepare_by_fork(&self) {
         self.ends_soon.store(true, Ordering::Relaxed);
-        // What cannot be forked is started.
-        match self.supervisor().map(launch::fork) {
-            Ok(Ok((socket, pid))) => self.set_ready((socket, self.reaper.watch(pid))),
-            _ => self.prepare(),
-        }
-    }
-
-    fn set_ready(&self, ready: (OwnedFd, Reaped)) {
-        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(ready);
+        self.starter.prepare_by_fork();
     }
 
     /// Takes this supervisor, the one that is ready, or starts one, and gives it its plan.
     async fn start(
         &self,
-        waiting: Option<(OwnedFd, Reaped)>,
+        waiting: Option<Started>,
         plan: &Plan,
         beside: &[BorrowedFd<'_>],
     ) -> Result<(Control, Reaped), OpenError> {
-        let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (socket, child) = match waiting.or_else(ready) {
-            Some(ready) => ready,
-            None => self.spawn()?,
+        let (socket, child) = match waiting.or_else(|| self.starter.take_ready()) {
+            Some(started) => started,
+            None => self.starter.spawn()?,
         };
-        let control = Control::new(socket).map_err(step("speak with the supervisor"))?;
+        let control = Control::new(socket).map_err(in_step("speak with the supervisor"))?;
         let first = First::Plan(Box::new(plan.clone()));
-        control.begin(&first, beside).await.map_err(step("give the supervisor its plan"))?;
+        control.begin(&first, beside).await.map_err(in_step("give the supervisor its plan"))?;
         Ok((control, child))
-    }
-
-    fn spawn(&self) -> Result<(OwnedFd, Reaped), OpenError> {
-        let (socket, pid) =
-            launch::spawn(self.supervisor()?).map_err(step("start the supervisor"))?;
-        Ok((socket, self.reaper.watch(pid)))
     }
 
     /// Where the workspace's files come from, and what the supervisor needs for
@@ -441,7 +427,7 @@ impl Supervised {
                 let resolver = Arc::clone(&self.resolver);
                 Some(
                     Egress::serve(listener, rules, resolver, &path)
-                        .map_err(step("serve the proxy"))?,
+                        .map_err(in_step("serve the proxy"))?,
                 )
             }
             _ => None,
@@ -489,7 +475,7 @@ struct Begun {
     state: State,
     first: FirstPlan,
     /// The supervisor that holds its first process already.
-    supervisor: Option<(OwnedFd, Reaped)>,
+    supervisor: Option<Started>,
 }
 
 /// A sandbox that was just made.
@@ -498,21 +484,6 @@ struct Raised {
     control: Control,
     child: Reaped,
     built: (Built, Option<OwnedFd>),
-}
-
-/// Where an engine's sandbox begins; its container, if it has one, is noted.
-fn first_by(engine: &dyn Engine, spec: &Spec, state: &State) -> Result<FirstPlan, OpenError> {
-    let first = engine.first(spec, &state.path)?;
-    if let FirstPlan::Hired(hire) = &first {
-        state.name_container(&hire.container).map_err(step("note the container's name"))?;
-    }
-    Ok(first)
-}
-
-/// Names the step that an error belongs to.
-fn step(step: &str) -> impl FnOnce(io::Error) -> OpenError {
-    let step = step.to_owned();
-    move |source| OpenError::Step { step, source }
 }
 
 fn unusable(cause: &str) -> OpenError {
@@ -558,3 +529,7 @@ impl Backend for Supervised {
         .boxed()
     }
 }
+
+#[cfg(test)]
+#[path = "backend_tests.rs"]
+mod tests;

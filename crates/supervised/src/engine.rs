@@ -7,6 +7,9 @@ use cofferdam_native_supervisor::wire::FirstPlan;
 use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, RoomError, Spec};
 use cofferdam_types::SandboxId;
 
+use crate::explain::in_step;
+use crate::state::State;
+
 /// What all sandboxes here can do, if their engine says nothing else.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     lingers: true,
@@ -60,4 +63,20 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// When the engine does not answer.
     fn sweep(&self, held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError>;
+}
+
+/// Where an engine's sandbox begins; its container, if it has one, is noted.
+///
+/// # Errors
+/// When the engine cannot serve such a sandbox, or the note cannot be written.
+pub(crate) fn first_by(
+    engine: &dyn Engine,
+    spec: &Spec,
+    state: &State,
+) -> Result<FirstPlan, OpenError> {
+    let first = engine.first(spec, &state.path)?;
+    if let FirstPlan::Hired(hire) = &first {
+        state.name_container(&hire.container).map_err(in_step("note the container's name"))?;
+    }
+    Ok(first)
 }

@@ -130,6 +130,12 @@ pub(crate) fn step(failure: &Failure) -> OpenError {
     }
 }
 
+/// Names the step that an error belongs to.
+pub(crate) fn in_step(step: &str) -> impl FnOnce(io::Error) -> OpenError {
+    let step = step.to_owned();
+    move |source| OpenError::Step { step, source }
+}
+
 #[cfg(test)]
 mod tests {
     use cofferdam_native_supervisor::wire::{NetworkPlan, RootPlan, WorkspacePlan};

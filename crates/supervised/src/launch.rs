@@ -21,7 +21,7 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 const FIRST: i32 = 3;
 
 /// This end of the socket pair, and the supervisor's number.
-type Launched = (OwnedFd, Pid);
+pub(crate) type Launched = (OwnedFd, Pid);
 
 fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SocketType::SEQPACKET;

@@ -21,6 +21,7 @@ mod program;
 mod reaper;
 mod reconcile;
 mod room;
+mod starter;
 mod state;
 mod trail;
 mod warm;

@@ -20,6 +20,12 @@ impl Reaper {
         let mut children = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         children.retain(|child| matches!(waitpid(Some(*child), WaitOptions::NOHANG), Ok(None)));
     }
+
+    /// How many it still has to take leave of.
+    #[cfg(test)]
+    pub(crate) fn dropped(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
 }
 
 /// One supervisor. Whoever drops it leaves the waiting to the reaper.
@@ -29,6 +35,22 @@ pub(crate) struct Reaped {
 }
 
 impl Reaped {
+    /// Which process it is.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        self.child
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> bool {
+        let Some(child) = self.child else { return false };
+        let runs = matches!(waitpid(Some(child), WaitOptions::NOHANG), Ok(None));
+        if !runs {
+            self.child = None;
+        }
+        runs
+    }
+
     /// Waits for a supervisor that is just ending.
     pub(crate) fn wait(mut self) {
         if let Some(child) = self.child.take() {

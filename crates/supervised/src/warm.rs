@@ -5,15 +5,18 @@
 //! supervisor asks the engine, holds what came, and waits for a plan; nobody in this process
 //! waits for anything. It ends with this process, or when nobody wants it for some minutes.
 
-use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cofferdam_native_supervisor::wire::Hire;
+use cofferdam_native_supervisor::wire::{self, First, FirstPlan, Hire};
 use cofferdam_sandbox::Spec;
-use cofferdam_types::{Limits, Network};
+use cofferdam_types::{Limits, Network, SandboxId};
 
+use crate::engine::{self, Engine};
 use crate::reaper::Reaped;
-use crate::state::State;
+use crate::starter::Starter;
+use crate::state::{self, State};
 
 /// What two sandboxes must have in common to begin from the same container.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,49 +35,84 @@ impl Likeness {
 
 /// A container that waits, with the supervisor that holds it.
 pub(crate) struct Warm {
-    pub(crate) likeness: Likeness,
+    likeness: Likeness,
     pub(crate) state: State,
     pub(crate) hire: Hire,
     pub(crate) socket: OwnedFd,
     pub(crate) supervisor: Reaped,
 }
 
-/// Those of one back end.
-#[derive(Default)]
+impl Warm {
+    /// What it takes to have a container of an engine's wait for a sandbox like this one, whose
+    /// directory will be in `home`. What is lacking now is told when it is needed.
+    pub(crate) fn prepare(
+        engine: &dyn Engine,
+        spec: &Spec,
+        home: &Path,
+        starter: &Starter,
+    ) -> Option<Self> {
+        let id = SandboxId::generate();
+        let state = state::make(home, id).ok()?;
+        let spec = Spec { id, ..spec.clone() };
+        let FirstPlan::Hired(hire) = engine::first_by(engine, &spec, &state).ok()? else {
+            return None;
+        };
+        let (socket, supervisor) = starter.spawn().ok()?;
+        Some(Self { likeness: Likeness::of(&spec), state, hire, socket, supervisor })
+    }
+
+    /// Has the engine start the container.
+    fn begin(&self) -> rustix::io::Result<()> {
+        let first = First::Warm { state: self.state.path.clone(), hire: self.hire.clone() };
+        wire::send(&self.socket, &first, &[self.state.lock.as_fd()])
+    }
+}
+
+/// Those of one back end. All copies of one are one.
+#[derive(Clone, Default)]
 pub(crate) struct Pool {
     /// How many wait at most.
     pub(crate) size: usize,
-    waiting: Mutex<Vec<Warm>>,
+    stock: Arc<Mutex<Stock>>,
+}
+
+#[derive(Default)]
+struct Stock {
+    waiting: Vec<Warm>,
+    /// So many more are about to be put there.
+    ordered: usize,
 }
 
 impl Pool {
+    fn stock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// One of this likeness, the oldest.
     pub(crate) fn take(&self, likeness: &Likeness) -> Option<Warm> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = waiting.iter().position(|warm| warm.likeness == *likeness)?;
-        Some(waiting.remove(index))
+        let mut stock = self.stock();
+        let index = stock.waiting.iter().position(|warm| warm.likeness == *likeness)?;
+        Some(stock.waiting.remove(index))
     }
 
-    /// Whether one more of this likeness is of use. Where there is no room for it, one of
-    /// another likeness goes.
+    /// Whether one more of this likeness is of use; it is then expected to be put there, or
+    /// the news that it is not to be had. Where there is no room for it, one of another
+    /// likeness goes.
     pub(crate) fn wants(&self, likeness: &Likeness) -> bool {
-        if self.size == 0 {
-            return false;
+        let mut stock = self.stock();
+        if stock.waiting.len() + stock.ordered >= self.size {
+            let other = stock.waiting.iter().position(|warm| warm.likeness != *likeness);
+            let Some(other) = other else { return false };
+            drop(stock.waiting.remove(other));
         }
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < self.size {
-            return true;
-        }
-        match waiting.iter().position(|warm| warm.likeness != *likeness) {
-            Some(index) => {
-                drop(waiting.remove(index));
-                true
-            }
-            None => false,
-        }
+        stock.ordered += 1;
+        true
     }
 
-    pub(crate) fn put(&self, warm: Warm) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(warm);
+    /// What became of one that was wanted. Whoever sees its container finds it here.
+    pub(crate) fn put(&self, warm: Option<Warm>) {
+        let mut stock = self.stock();
+        stock.ordered -= 1;
+        stock.waiting.extend(warm.filter(|warm| warm.begin().is_ok()));
     }
 }

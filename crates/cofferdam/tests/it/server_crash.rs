@@ -91,5 +91,5 @@ fn jobs_under_random_kills_come_to_an_end() {
 #[test]
 fn another_server_takes_over_what_a_dead_one_had() {
     let suite = suite(Some(Postgres::shared()));
-    suite.two_servers(1).unwrap_or_else(|violation| panic!("{violation}"));
+    suite.two_servers(3).unwrap_or_else(|violation| panic!("{violation}"));
 }
