@@ -164,9 +164,8 @@ impl World {
 
     /// Whether it takes jobs.
     fn is_ready(&self) -> bool {
-        // What listens in front of it may answer nothing.
-        std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok()
-            && self.ask("GET", "/ready").send().status == 200
+        // Docker's proxy, which listens in front of it, comes and goes with the container.
+        self.ask("GET", "/ready").try_to_send().is_ok_and(|answer| answer.status == 200)
     }
 
     /// Has a task done.

@@ -1,6 +1,6 @@
 //! `cofferdam serve` beside a scripted model, and a plain HTTP client for it.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -214,13 +214,17 @@ impl Ask {
 
     /// Sends it; the connection stands open.
     pub(crate) fn open(self) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(self.head.as_bytes()).unwrap();
-        stream.write_all(b"\r\n").unwrap();
+        self.try_to_open().unwrap()
+    }
+
+    fn try_to_open(self) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(self.head.as_bytes())?;
+        stream.write_all(b"\r\n")?;
         // A server that has refused may have closed already.
         drop(stream.write_all(&self.body));
-        stream
+        Ok(stream)
     }
 
     /// Sends it as the handshake of a WebSocket.
@@ -234,9 +238,12 @@ impl Ask {
 
     /// Sends it and reads the answer.
     pub(crate) fn send(self) -> Answer {
-        let mut bytes = Vec::new();
-        drop(self.open().read_to_end(&mut bytes));
-        Answer::of(&bytes)
+        Answer::read(self.open())
+    }
+
+    /// The same, where nobody may listen yet, or whoever does may hang up at any moment.
+    pub(crate) fn try_to_send(self) -> io::Result<Answer> {
+        self.try_to_open().map(Answer::read)
     }
 
     /// The same, for an answer of this status in JSON.
@@ -261,6 +268,12 @@ impl Ask {
 }
 
 impl Answer {
+    fn read(mut stream: TcpStream) -> Self {
+        let mut bytes = Vec::new();
+        drop(stream.read_to_end(&mut bytes));
+        Self::of(&bytes)
+    }
+
     fn of(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|part| part == b"\r\n\r\n").unwrap_or(bytes.len());
         let (head, rest) = bytes.split_at(end);
