@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cofferdam_guest_protocol::{
     Control, Exec, ExecEnd, ExecReport, Leftovers, OutputMode, Program, PtySize, Stdin,
 };
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit};
@@ -196,6 +196,14 @@ fn winsize(size: PtySize) -> Winsize {
     Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 }
 }
 
+/// Whether the kernel tells those at a terminal that it has another size. gVisor's keeps it to
+/// itself; it is known by a call that it lacks and every kernel that sandboxes need has.
+fn tells_of_sizes() -> bool {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let opened = openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::empty());
+    opened.err() != Some(Errno::NOSYS)
+}
+
 pub(crate) fn set_nonblocking(fd: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)
@@ -325,8 +333,9 @@ impl Command {
                 if let Some(terminal) = &channels.output.source {
                     // On what is no terminal this does nothing.
                     rustix::termios::tcsetwinsize(&terminal.fd, winsize(size)).ok();
-                    // gVisor's kernel keeps it to itself; who is told twice is told once.
-                    self.signal(libc::SIGWINCH);
+                    if !tells_of_sizes() {
+                        self.signal(libc::SIGWINCH);
+                    }
                 }
             }
         }
