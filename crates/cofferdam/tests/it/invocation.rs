@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{PATIENCE, eventually};
+use crate::eventually;
+
+/// How long a whole run may take before a test gives up: a job with notebooks, in a kernel that
+/// is a program, on a machine that has other things to do.
+const WHOLE_JOB: Duration = Duration::from_secs(240);
 
 /// A run of the program that has not begun.
 pub(crate) struct Invocation {
@@ -133,7 +137,7 @@ impl Running {
 
 /// Waits for a child's end: its exit code, or minus the signal's number.
 pub(crate) fn wait(child: &mut Child) -> i32 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WHOLE_JOB;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code().unwrap_or_else(|| -status.signal().unwrap());
