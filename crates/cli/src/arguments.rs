@@ -148,6 +148,7 @@ impl ExecArguments {
             lifetime: Lifetime::Owned,
             audit: Audit::On,
             require: self.sandbox.required(),
+            outlets: None,
         }
     }
 }

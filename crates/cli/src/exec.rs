@@ -15,6 +15,7 @@ use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::show::Show;
 use crate::streams;
+use crate::taps::Taps;
 use crate::terminal::RawTerminal;
 use crate::trail::{self, Trail};
 
@@ -76,6 +77,14 @@ async fn attempt(
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
     let mut spec = arguments.spec();
+    let mut taps = Taps::default();
+    // What is shown as it is needs nobody to look at it.
+    if backend.capabilities().outlets && !arguments.json && arguments.output.is_none() {
+        let (ours, outlets) =
+            Taps::lay().map_err(|error| (Problem::runtime(&error), NO_SANDBOX))?;
+        taps = ours;
+        spec.outlets = Some(outlets);
+    }
     let trail = match &arguments.audit {
         Some(path) if arguments.workspace.as_ref().is_some_and(|w| trail::is_within(path, w)) => {
             let path = path.display();
@@ -114,12 +123,22 @@ async fn attempt(
     for (name, value) in variables {
         command = command.env(name, value);
     }
-    let ended = drive(&sandbox, command, show, signals, terminal).await;
+    let ended = drive(&sandbox, command, (show, &mut taps), signals, terminal).await;
     let written = match trail {
         Some(trail) => write_trail(&sandbox, trail).await,
         None => Ok(()),
     };
     let closed = sandbox.close().await.map_err(|error| (Problem::close(&error), NO_SANDBOX));
+    // Nobody writes any more.
+    while let Some(piece) = taps.rest() {
+        if !show.output(piece, None).await {
+            break;
+        }
+    }
+    if closed.is_err() {
+        // It is not certain that nobody does.
+        show.abandon();
+    }
     let ended = ended.map_err(|error| {
         let code = match error {
             CallError::NotStarted { errno, .. } => {
@@ -144,7 +163,7 @@ fn in_terminal(command: Command) -> Command {
 async fn drive(
     sandbox: &Sandbox,
     command: Command,
-    show: &mut Show,
+    (show, taps): (&mut Show, &mut Taps),
     signals: &mut Signals,
     terminal: Option<RawTerminal>,
 ) -> Result<Ended, CallError> {
@@ -154,18 +173,27 @@ async fn drive(
     tokio::pin!(input);
     let mut fed = false;
     let mut ending = Ending::default();
+    let mut has_reader = true;
     loop {
         let ready = async {
             show.ready().await;
-            process.next_output().await
+            tokio::select! {
+                chunk = process.next_output() => chunk.map(|chunk| (chunk, None)),
+                tapped = taps.next() => Some(tapped),
+            }
         };
         tokio::select! {
-            chunk = ready => match chunk {
-                Some(chunk) => if !show.output(chunk).await {
+            output = ready => match output {
+                Some((chunk, rest)) => if !show.output(chunk, rest).await {
+                    has_reader = false;
                     process.kill().await;
                 },
                 None => break,
             },
+            () = show.reader_gone(), if has_reader => {
+                has_reader = false;
+                process.kill().await;
+            }
             asked = signals.next() => match asked {
                 Asked::Resize => process.resize(RawTerminal::size()).await,
                 asked => ending.press(&process, show, Some(asked)).await,

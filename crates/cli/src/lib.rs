@@ -21,6 +21,7 @@ mod serve;
 mod setup;
 mod show;
 mod streams;
+mod taps;
 mod terminal;
 mod trail;
 mod whose;

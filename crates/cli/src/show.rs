@@ -1,5 +1,6 @@
 //! Where a command's output and end are shown: plain, or as events.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,6 +9,7 @@ use cofferdam_sandbox::{Offsets, OutputChunk, Sandbox, usage};
 use cofferdam_types::Outcome;
 
 use crate::events::{Cutter, Event};
+use crate::interruption::FAREWELL;
 use crate::problem::Problem;
 use crate::streams::Writer;
 
@@ -49,19 +51,32 @@ impl Show {
         self.abandoned = true;
     }
 
-    /// Shows a piece of output. `false` when nobody reads any more.
-    pub(crate) async fn output(&mut self, chunk: OutputChunk) -> bool {
+    /// Shows a piece of output, and then the rest of its stream if that comes by a pipe. `false`
+    /// when nobody reads any more.
+    pub(crate) async fn output(&mut self, chunk: OutputChunk, rest: Option<OwnedFd>) -> bool {
         if self.abandoned {
             return true;
         }
         if self.json {
             return self.output_event(chunk).await;
         }
-        match chunk {
-            OutputChunk::Stdout(bytes) => self.stdout.write(bytes).await,
-            OutputChunk::Stderr(bytes) => self.stderr.write(bytes).await,
-            OutputChunk::StdoutGap(bytes) => self.stdout.write(dropped(bytes)).await,
-            OutputChunk::StderrGap(bytes) => self.stderr.write(dropped(bytes)).await,
+        let (writer, bytes) = match chunk {
+            OutputChunk::Stdout(bytes) => (&mut self.stdout, bytes),
+            OutputChunk::Stderr(bytes) => (&mut self.stderr, bytes),
+            OutputChunk::StdoutGap(bytes) => (&mut self.stdout, dropped(bytes)),
+            OutputChunk::StderrGap(bytes) => (&mut self.stderr, dropped(bytes)),
+        };
+        match rest {
+            Some(pipe) => writer.write(bytes).await && writer.pour(pipe).await,
+            None => writer.write(bytes).await,
+        }
+    }
+
+    /// Waits until somebody has gone who read what is poured.
+    pub(crate) async fn reader_gone(&self) {
+        tokio::select! {
+            () = self.stdout.reader_gone() => {}
+            () = self.stderr.reader_gone() => {}
         }
     }
 
@@ -87,7 +102,7 @@ impl Show {
     }
 
     /// Waits until everything so far has reached our readers, if there are any.
-    pub(crate) async fn flush(&self) {
+    pub(crate) async fn flush(&mut self) {
         self.stdout.flush().await;
         self.stderr.flush().await;
     }
@@ -134,11 +149,17 @@ impl Show {
         }
     }
 
-    /// Waits until everything is written. `false` when nobody reads any more.
+    /// Waits until everything is written. `false` when nobody reads any more, or is waited for.
     pub(crate) async fn finish(self) -> bool {
-        let stdout = self.stdout.finish().await;
-        self.stderr.finish().await;
-        stdout
+        let finished = async {
+            let stdout = self.stdout.finish().await;
+            self.stderr.finish().await;
+            stdout
+        };
+        if self.abandoned {
+            return tokio::time::timeout(FAREWELL, finished).await.unwrap_or(false);
+        }
+        finished.await
     }
 }
 

@@ -3,13 +3,16 @@
 //! takes at once is written at once.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustix::io::ReadWriteFlags;
+use rustix::event::PollFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::SpliceFlags;
 use tokio::sync::{mpsc, oneshot};
 use unicode_width::UnicodeWidthChar;
 
@@ -20,6 +23,9 @@ const WAITING: usize = 4;
 /// pipe is woken, and waited for, less often if that holds more than pipes do at first.
 const MUCH: usize = 64 << 10;
 const BUSY_PIPE: usize = 1 << 20;
+
+/// How long a pipe out of which little came is left to fill.
+const FILLS: Duration = Duration::from_micros(50);
 
 /// How much is read from stdin at once.
 const PIECE: usize = 64 << 10;
@@ -84,13 +90,11 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
         loop {
             let mut buffer = BytesMut::zeroed(PIECE);
             let read = match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..]) {
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::AGAIN) => {
-                    match wait_until(rustix::stdio::stdin(), rustix::event::PollFlags::IN) {
-                        Ok(()) => continue,
-                        Err(_) => return,
-                    }
-                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => match wait_until(rustix::stdio::stdin(), PollFlags::IN) {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
                 Err(_) | Ok(0) => return,
                 Ok(read) => read,
             };
@@ -108,14 +112,17 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
 pub(crate) struct Writer {
     target: fn() -> BorrowedFd<'static>,
     thread: Option<(mpsc::Sender<Order>, JoinHandle<io::Result<()>>)>,
-    /// How many pieces the thread was given that are not written yet.
+    /// How many orders the thread was given that it has not carried out yet.
     behind: Arc<AtomicUsize>,
     enlarged: bool,
+    pours: bool,
 }
 
 /// What the thread is to do.
 enum Order {
     Write(Bytes),
+    /// Pass on whatever comes out of this pipe, to its end.
+    Pour(OwnedFd),
     /// Say when everything before this is written.
     Tell(oneshot::Sender<()>),
 }
@@ -130,7 +137,7 @@ impl Writer {
     }
 
     fn to(target: fn() -> BorrowedFd<'static>) -> Self {
-        Self { target, thread: None, behind: Arc::default(), enlarged: false }
+        Self { target, thread: None, behind: Arc::default(), enlarged: false, pours: false }
     }
 
     /// Waits while the reader is slow; the next piece is then taken at once. A
@@ -157,33 +164,52 @@ impl Writer {
                 return true;
             }
         }
-        let behind = Arc::clone(&self.behind);
+        self.order(Order::Write(bytes)).await
+    }
+
+    /// Passes on whatever comes out of a pipe, to its end. `false` when the reader has gone.
+    pub(crate) async fn pour(&mut self, pipe: OwnedFd) -> bool {
+        self.pours = true;
+        self.order(Order::Pour(pipe)).await
+    }
+
+    /// Waits until the reader has gone of what is poured; for ever, if nothing is.
+    pub(crate) async fn reader_gone(&self) {
+        match &self.thread {
+            Some((sender, _)) if self.pours => sender.closed().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn order(&mut self, order: Order) -> bool {
+        let (target, behind) = (self.target, Arc::clone(&self.behind));
         let (sender, _) = self.thread.get_or_insert_with(|| {
             let (sender, mut receiver) = mpsc::channel::<Order>(WAITING);
             let thread = std::thread::spawn(move || {
                 while let Some(order) = receiver.blocking_recv() {
                     match order {
-                        Order::Write(bytes) => {
-                            write_all(target(), &bytes)?;
-                            behind.fetch_sub(1, Ordering::Release);
-                        }
+                        Order::Write(bytes) => write_all(target(), &bytes)?,
+                        Order::Pour(pipe) => pour(&pipe, target())?,
                         // Who asked may have lost patience.
                         Order::Tell(written) => drop(written.send(())),
                     }
+                    behind.fetch_sub(1, Ordering::Release);
                 }
                 Ok(())
             });
             (sender, thread)
         });
         self.behind.fetch_add(1, Ordering::Relaxed);
-        sender.send(Order::Write(bytes)).await.is_ok()
+        sender.send(order).await.is_ok()
     }
 
     /// Waits until everything so far is written, or the reader has gone.
-    pub(crate) async fn flush(&self) {
-        let Some((sender, _)) = &self.thread else { return };
+    pub(crate) async fn flush(&mut self) {
+        if self.thread.is_none() {
+            return;
+        }
         let (tell, told) = oneshot::channel();
-        if sender.send(Order::Tell(tell)).await.is_ok() {
+        if self.order(Order::Tell(tell)).await {
             told.await.ok(); // an error is the reader's having gone
         }
     }
@@ -207,12 +233,47 @@ fn write_at_once(target: BorrowedFd<'_>, bytes: &[u8]) -> usize {
     rustix::io::pwritev2(target, &pieces, HERE, ReadWriteFlags::NOWAIT).unwrap_or(0)
 }
 
+/// Passes on what comes out of a pipe, to its end, by the kernel where that can.
+fn pour(pipe: &OwnedFd, target: BorrowedFd<'_>) -> io::Result<()> {
+    for end in [pipe.as_fd(), target] {
+        // What is no pipe, or may not be larger, stays as it is.
+        rustix::pipe::fcntl_setpipe_size(end, BUSY_PIPE).ok();
+    }
+    loop {
+        match rustix::pipe::splice(pipe, None, target, None, BUSY_PIPE, SpliceFlags::MOVE) {
+            Ok(0) => return Ok(()),
+            // To be woken for every few bytes costs more than moving them does.
+            Ok(count) if count < BUSY_PIPE / 2 => std::thread::sleep(FILLS),
+            Ok(_) | Err(Errno::INTR) => {}
+            // Somebody else has the target not wait; which of the two is not ready is not told.
+            Err(Errno::AGAIN) => {
+                wait_until(pipe.as_fd(), PollFlags::IN)?;
+                wait_until(target, PollFlags::OUT)?;
+            }
+            // Files that are only added to, some terminals.
+            Err(Errno::INVAL) => return copy(pipe, target),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn copy(pipe: &OwnedFd, target: BorrowedFd<'_>) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut *piece))?;
+        if count == 0 {
+            return Ok(());
+        }
+        write_all(target, piece.get(..count).unwrap_or_default())?;
+    }
+}
+
 fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => wait_until(target, rustix::event::PollFlags::OUT)?,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_until(target, PollFlags::OUT)?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -220,10 +281,10 @@ fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Somebody may have made our streams non-blocking; then waiting is ours to do.
-fn wait_until(stream: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> io::Result<()> {
+fn wait_until(stream: BorrowedFd<'_>, flags: PollFlags) -> io::Result<()> {
     let mut watched = [rustix::event::PollFd::from_borrowed_fd(stream, flags)];
     match rustix::event::poll(&mut watched, None) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -231,7 +292,6 @@ fn wait_until(stream: BorrowedFd<'_>, flags: rustix::event::PollFlags) -> io::Re
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::os::fd::{AsFd, OwnedFd};
     use std::sync::OnceLock;
 
     use super::*;

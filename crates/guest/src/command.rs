@@ -95,7 +95,11 @@ enum Phase {
     Over,
 }
 
-/// Starts a command, with the spare monitor if there is one and it will do.
+/// Where a command writes its stdout and its stderr without the guest: pipes of the host's.
+pub(crate) type Outlets = (OwnedFd, OwnedFd);
+
+/// Starts a command, with the spare monitor if there is one and it will do, and with the
+/// outlets if there are any and nothing has to be kept of what it writes.
 ///
 /// # Errors
 /// When there are no descriptors or processes to be had. Whether the program can
@@ -104,10 +108,13 @@ pub(crate) fn start(
     call: u64,
     exec: &Exec,
     limit: &Rlimit,
-    spare: &mut Option<Spare>,
+    (spare, outlets): (&mut Option<Spare>, &mut Option<Outlets>),
     now: Instant,
 ) -> Result<(Command, Channels), Errno> {
-    if spare.is_some()
+    let streams = exec.pty.is_none() && exec.output == OutputMode::Stream;
+    let outlets = if streams { outlets.take() } else { None };
+    if outlets.is_none()
+        && spare.is_some()
         && let Some(order) = Order::to_run(call, exec)
         && let Some((monitor, ends)) = spare.take().and_then(|spare| spare.employ(&order))
     {
@@ -120,7 +127,7 @@ pub(crate) fn start(
     }
     let (report, report_end) = pipe_with(PipeFlags::CLOEXEC)?;
     set_nonblocking(&report)?;
-    let plumbing = Plumbing::lay(exec)?;
+    let plumbing = Plumbing::lay(exec, outlets)?;
     let [stdin, stdout, stderr] = &plumbing.theirs;
     let descriptors = Descriptors {
         standard: [stdin, stdout, stderr].map(|fd| fd.as_ref().map(AsFd::as_fd)),
@@ -142,32 +149,31 @@ struct Plumbing {
 }
 
 impl Plumbing {
-    fn lay(exec: &Exec) -> Result<Self, Errno> {
+    fn lay(exec: &Exec, outlets: Option<Outlets>) -> Result<Self, Errno> {
         match exec.pty {
             Some(size) => Self::lay_terminal(size, exec.output),
-            None => Self::lay_pipes(exec),
+            None => Self::lay_pipes(exec, outlets),
         }
     }
 
-    fn lay_pipes(exec: &Exec) -> Result<Self, Errno> {
-        let mut ours = [None, None];
-        let mut theirs = [None, None, None];
-        for (mine, other) in ours.iter_mut().zip(theirs.iter_mut().skip(1)) {
-            let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-            set_nonblocking(&reader)?;
-            *mine = Some(reader);
-            *other = Some(writer);
-        }
-        let mut input = None;
+    fn lay_pipes(exec: &Exec, outlets: Option<Outlets>) -> Result<Self, Errno> {
+        let (output, error, stdout, stderr) = match outlets {
+            Some((stdout, stderr)) => (None, None, stdout, stderr),
+            None => {
+                let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+                let (error, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+                set_nonblocking(&output)?;
+                set_nonblocking(&error)?;
+                (Some(output), Some(error), stdout, stderr)
+            }
+        };
+        let (mut stdin, mut input) = (None, None);
         if exec.stdin == Stdin::Piped {
             let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
             set_nonblocking(&writer)?;
-            input = Some(writer);
-            if let Some(stdin) = theirs.first_mut() {
-                *stdin = Some(reader);
-            }
+            (stdin, input) = (Some(reader), Some(writer));
         }
-        let [output, error] = ours;
+        let theirs = [stdin, Some(stdout), Some(stderr)];
         let ours = Channels {
             output: OutChannel::new(output, Kind::Pipe, exec.output),
             error: OutChannel::new(error, Kind::Pipe, exec.output),

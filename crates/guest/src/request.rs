@@ -76,7 +76,8 @@ impl Server {
         let begun = match request {
             Request::Exec(exec) => {
                 self.count_command();
-                command::start(id, exec, &self.open_files, &mut self.spare, now)
+                let prepared = (&mut self.spare, &mut self.outlets);
+                command::start(id, exec, &self.open_files, prepared, now)
                     .map(|(command, channels)| (channels, Work::Command(Box::new(command))))
             }
             Request::File(request) => worker::start(id, request, &self.workspace)

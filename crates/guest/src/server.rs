@@ -17,6 +17,7 @@ use rustix::process::{Rlimit, getpid};
 use crate::call::{Call, Work};
 use crate::calls::Calls;
 use crate::channel::{Means, Turn, Watched};
+use crate::command::Outlets;
 use crate::connection::{Candidate, Connection};
 use crate::spare::Spare;
 use crate::{sys, tree};
@@ -94,6 +95,8 @@ pub(crate) struct Server {
     /// The monitor of the next command.
     pub(crate) spare: Option<Spare>,
     spare_due: bool,
+    /// What the next command that streams its output writes to by itself.
+    pub(crate) outlets: Option<Outlets>,
     epoll: OwnedFd,
     children: OwnedFd,
     entrance: Option<Entrance>,
@@ -121,6 +124,7 @@ impl Server {
             commands: 0,
             spare: None,
             spare_due: false,
+            outlets: None,
             epoll,
             children,
             entrance: None,

@@ -23,9 +23,9 @@ impl GuestDoor {
         Ok((Self(here), there))
     }
 
-    /// One more connection to the guest. One that is frozen gets it later; one that
-    /// takes none for long is not waited for.
-    pub(crate) fn dial(&self) -> Result<OwnedFd, Failure> {
+    /// One more connection to the guest, and what its first command is to write to. One that is
+    /// frozen gets it later; one that takes none for long is not waited for.
+    pub(crate) fn dial(&self, outlets: &[OwnedFd]) -> Result<OwnedFd, Failure> {
         let (here, there) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .step("make a socket pair")?;
@@ -35,7 +35,8 @@ impl GuestDoor {
                 ignore(sockopt::set_socket_send_buffer_size(end, UNDER_WAY));
             }
         }
-        wire::send(&self.0, &(), &[there.as_fd()]).step("hand the guest a connection")?;
+        let beside: Vec<_> = std::iter::once(&there).chain(outlets).map(AsFd::as_fd).collect();
+        wire::send(&self.0, &(), &beside).step("hand the guest a connection")?;
         Ok(here)
     }
 

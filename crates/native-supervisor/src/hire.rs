@@ -27,7 +27,7 @@ use crate::room::{self, Prepared, Vault};
 use crate::start::{Base, Lent, Newborn, enter_mounts, enter_users, open_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
-use crate::wire::{self, First, Hire, Plan};
+use crate::wire::{self, Commission, First, Hire, Plan};
 use crate::{confine, procfs, supervisor};
 
 /// Where a container finds the way in.
@@ -298,7 +298,7 @@ pub(crate) fn keep_warm(
     hire: &Hire,
     identity: Identity,
     host: &OwnedFd,
-) -> Result<Option<(Plan, Vec<OwnedFd>, Hired)>, Failure> {
+) -> Result<Option<(Commission, Hired)>, Failure> {
     let hired = bring(hire, identity, host)?;
     let wait = supervisor::timespec(WARMTH);
     let mut watched =
@@ -308,9 +308,10 @@ pub(crate) fn keep_warm(
     if woken.is_ok()
         && spoken
         && !ended
-        && let Some((First::Plan(plan), descriptors)) = wire::receive::<First>(host)?
+        && let Some((first, beside)) = wire::receive::<First>(host)?
+        && let Some(commission) = first.commission(beside)
     {
-        return Ok(Some((*plan, descriptors, hired)));
+        return Ok(Some((commission, hired)));
     }
     let Hired { newborn, mut errand, .. } = hired;
     newborn.discard();

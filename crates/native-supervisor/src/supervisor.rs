@@ -35,7 +35,7 @@ use crate::start::{self, Base, Birth, Lent, Newborn};
 use crate::store::{self, OnDisk};
 use crate::sys;
 use crate::wire::{
-    self, Built, First, FirstPlan, GroupKind, Hire, Order, Plan, Report, WorkspacePlan,
+    self, Built, Commission, First, FirstPlan, GroupKind, Hire, Order, Plan, Report, WorkspacePlan,
 };
 
 /// What a supervisor calls itself before it has a plan, and from then on: whoever looks at the
@@ -69,18 +69,15 @@ pub fn main(own_program: OwnedFd) -> ExitCode {
         _ => None,
     };
     let outcome = match (wire::receive::<First>(&host), ground) {
-        (Ok(Some((First::Plan(plan), descriptors))), Ok(ground)) => {
-            Supervisor::begin(*plan, descriptors, &ground, (newborn, None), &host)
-        }
         (Ok(Some((First::Warm { state, hire }, lock))), Ok(ground)) => {
             newborn.into_iter().for_each(Newborn::discard);
             let warm = rustix::process::chdir(&state)
                 .step("enter the container's directory")
                 .and_then(|()| hire::keep_warm(&hire, ground.identity, &host));
             match warm {
-                Ok(Some((plan, descriptors, hired))) => {
+                Ok(Some((commission, hired))) => {
                     drop(lock);
-                    Supervisor::begin(plan, descriptors, &ground, (None, Some(hired)), &host)
+                    Supervisor::begin(commission, &ground, (None, Some(hired)), &host)
                 }
                 Ok(None) => {
                     ignore(remains::remove_state(&state));
@@ -92,6 +89,10 @@ pub fn main(own_program: OwnedFd) -> ExitCode {
                 }
             }
         }
+        (Ok(Some((first, beside))), Ok(ground)) => match first.commission(beside) {
+            Some(commission) => Supervisor::begin(commission, &ground, (newborn, None), &host),
+            None => return ExitCode::FAILURE,
+        },
         (Ok(None), _) => return ExitCode::FAILURE,
         (Err(failure), _) | (_, Err(failure)) => Err(failure),
     };
@@ -164,20 +165,23 @@ struct Supervisor {
 
 impl Supervisor {
     fn begin(
-        plan: Plan,
-        descriptors: Vec<OwnedFd>,
+        commission: Commission,
         ground: &Ground,
         (mut newborn, hired): (Option<Newborn>, Option<Hired>),
         host: &OwnedFd,
     ) -> Result<Self, Failure> {
+        let Commission { plan, beside, outlets } = commission;
         ignore(rustix::thread::set_name(AT_WORK));
         let mut groups = Groups::default();
         let firsts = (&mut newborn, hired);
-        match Self::build(&plan, descriptors, ground, firsts, &mut groups, host) {
+        match Self::build(&plan, beside, ground, firsts, &mut groups, host) {
             Ok((supervisor, owner)) => {
                 let relief = sentry::of(&plan).and_then(|_| groups.relief());
                 let mut supervisor = Self { groups, relief, ..supervisor };
-                let reported = supervisor.guest.dial().and_then(|connection| {
+                let dialled = supervisor.guest.dial(&outlets);
+                // The guest has them: whoever reads there is to see the end of what it runs.
+                drop(outlets);
+                let reported = dialled.and_then(|connection| {
                     let mut beside = vec![connection.as_fd()];
                     beside.extend(owner.as_ref().map(AsFd::as_fd));
                     let ready = Report::Ready(supervisor.built.clone());
@@ -466,11 +470,11 @@ impl Supervisor {
             wire::send(host, report, beside).step("answer the host")
         };
         match order {
-            Order::Describe => match self.guest.dial() {
+            Order::Describe => match self.guest.dial(&[]) {
                 Ok(connection) => answer(&Report::Ready(self.built.clone()), &[connection.as_fd()]),
                 Err(failure) => answer(&Report::Failed(failure), &[]),
             },
-            Order::Dial => match self.guest.dial() {
+            Order::Dial => match self.guest.dial(&[]) {
                 Ok(connection) => answer(&Report::Dialled(Ok(())), &[connection.as_fd()]),
                 Err(failure) => answer(&Report::Dialled(Err(failure)), &[]),
             },

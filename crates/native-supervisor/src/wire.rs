@@ -33,8 +33,14 @@ const MAX_DESCRIPTORS: usize = 8;
 /// What a host says first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum First {
-    /// Make this sandbox.
-    Plan(Box<Plan>),
+    /// Make this sandbox. Where its first command is to write by itself to pipes of the
+    /// host's, those for stdout and for stderr come after all else that comes beside the plan.
+    Plan {
+        /// What it is to be.
+        plan: Box<Plan>,
+        /// Whether the pipes are there.
+        outlets: bool,
+    },
     /// Have a container ready for one whose plan comes later, or never. Beside it: the lock
     /// of the directory, held.
     Warm {
@@ -43,6 +49,28 @@ pub enum First {
         /// How the container is asked for.
         hire: Hire,
     },
+}
+
+impl First {
+    /// The sandbox to be made, if this is about one.
+    pub(crate) fn commission(self, mut beside: Vec<OwnedFd>) -> Option<Commission> {
+        let Self::Plan { plan, outlets } = self else { return None };
+        let pipes = if outlets { beside.len().saturating_sub(OUTLETS) } else { beside.len() };
+        let outlets = beside.split_off(pipes);
+        Some(Commission { plan: *plan, beside, outlets })
+    }
+}
+
+/// Pipes for the first command: stdout and stderr.
+const OUTLETS: usize = 2;
+
+/// A sandbox that a supervisor was told to make.
+pub(crate) struct Commission {
+    pub(crate) plan: Plan,
+    /// What the plan says comes beside it.
+    pub(crate) beside: Vec<OwnedFd>,
+    /// What the first command is to write to, if it is not the guest's.
+    pub(crate) outlets: Vec<OwnedFd>,
 }
 
 /// A sandbox to be made. Beside it: the lock of the

@@ -25,6 +25,7 @@ pub(crate) fn workplace(place: &Place, aide: Option<&Aide>, lifetime: Lifetime) 
         lifetime,
         audit: Audit::On,
         require: Grade::required(place.require.as_deref()),
+        outlets: None,
     }
 }
 

@@ -72,6 +72,7 @@ impl Engine for Gvisor {
             strongest: Grade::Virtual,
             audits: true,
             measures_cpu: false,
+            outlets: false,
         }
     }
 

@@ -6,7 +6,9 @@
 //! The caller has decided what is allowed; a back end enforces it as given,
 //! never widens it, and says in [`Isolation`] what the place really got.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_types::{AuditRecord, Limits, Network, SandboxId};
@@ -124,6 +126,19 @@ pub struct Spec {
     pub audit: Audit,
     /// The least isolation that will do.
     pub require: Grade,
+    /// Where its first command writes what it streams, if not to the guest. Only of use where
+    /// the back end says so in its [`Capabilities`].
+    pub outlets: Option<Outlets>,
+}
+
+/// Pipes that a command writes to by itself. The guest has nothing to do with what goes through
+/// them, and keeps nothing of it for hosts that come back.
+#[derive(Clone, Debug)]
+pub struct Outlets {
+    /// The end that is its stdout.
+    pub stdout: Arc<OwnedFd>,
+    /// The end that is its stderr.
+    pub stderr: Arc<OwnedFd>,
 }
 
 impl Spec {
@@ -141,6 +156,7 @@ impl Spec {
             lifetime: Lifetime::Owned,
             audit: Audit::On,
             require: Grade::Contained,
+            outlets: None,
         }
     }
 }
@@ -300,6 +316,8 @@ pub struct Capabilities {
     /// The CPU time that it tells of a command is what the command had, also where it was
     /// kept waiting for its turn.
     pub measures_cpu: bool,
+    /// A first command can write to [`Outlets`] of its maker's.
+    pub outlets: bool,
 }
 
 impl Capabilities {
@@ -310,6 +328,7 @@ impl Capabilities {
         strongest: Grade::Contained,
         audits: false,
         measures_cpu: false,
+        outlets: false,
     };
 }
 

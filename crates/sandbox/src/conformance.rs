@@ -53,6 +53,8 @@ pub enum Needs {
     Audits,
     /// [`Capabilities::measures_cpu`].
     CpuTime,
+    /// [`Capabilities::outlets`].
+    Outlets,
 }
 
 impl Needs {
@@ -63,6 +65,7 @@ impl Needs {
             Self::Forks => capabilities.forks,
             Self::Audits => capabilities.audits,
             Self::CpuTime => capabilities.measures_cpu,
+            Self::Outlets => capabilities.outlets,
         }
     }
 }

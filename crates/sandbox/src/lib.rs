@@ -17,8 +17,8 @@ mod tunnel;
 
 pub use backend::{
     Audit, Backend, Capabilities, Changes, Fact, Grade, GuestStream, Isolation, Lifetime,
-    OpenError, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, TrailMark, WORKSPACE,
-    Workspace,
+    OpenError, Outlets, Reconciled, Room, RoomError, Root, Snapshot, Spec, Stream, TrailMark,
+    WORKSPACE, Workspace,
 };
 pub use choice::{AUTO, NoSuchBackend, choose};
 pub use client::GuestClient;

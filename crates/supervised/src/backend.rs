@@ -218,7 +218,9 @@ impl Supervised {
         if fork || !engine.keeps_warm() || !self.pool.wants(&Likeness::of(spec)) {
             return;
         }
-        let (engine, spec) = (Arc::clone(engine), spec.clone());
+        // What was given to this one is not for the next.
+        let spec = Spec { outlets: None, ..spec.clone() };
+        let engine = Arc::clone(engine);
         let (home, pool) = (self.home.clone(), self.pool.clone());
         self.later(move || pool.put(Warm::prepare(engine.as_ref(), &spec, &home, &starter)));
     }
@@ -250,7 +252,11 @@ impl Supervised {
         let plan = self.plan(spec, state.path.clone(), first, (workspace.clone(), owner))?;
         let mut beside = vec![state.lock.as_fd()];
         beside.extend(namespace.iter().chain(with_it).map(AsFd::as_fd));
-        let (control, child) = self.start(supervisor, &plan, &beside).await?;
+        if let Some(outlets) = &spec.outlets {
+            beside.extend([&outlets.stdout, &outlets.stderr].map(AsFd::as_fd));
+        }
+        let first = First::Plan { plan: Box::new(plan.clone()), outlets: spec.outlets.is_some() };
+        let (control, child) = self.start(supervisor, &first, &beside).await?;
         let path = state.hand_over();
         match control.answer().await {
             Ok((Report::Ready(built), beside)) => {
@@ -285,7 +291,7 @@ impl Supervised {
     async fn start(
         &self,
         waiting: Option<Started>,
-        plan: &Plan,
+        first: &First,
         beside: &[BorrowedFd<'_>],
     ) -> Result<(Control, Reaped), OpenError> {
         let (socket, child) = match waiting.or_else(|| self.starter.take_ready()) {
@@ -293,8 +299,7 @@ impl Supervised {
             None => self.starter.spawn()?,
         };
         let control = Control::new(socket).map_err(in_step("speak with the supervisor"))?;
-        let first = First::Plan(Box::new(plan.clone()));
-        control.begin(&first, beside).await.map_err(in_step("give the supervisor its plan"))?;
+        control.begin(first, beside).await.map_err(in_step("give the supervisor its plan"))?;
         Ok((control, child))
     }
 

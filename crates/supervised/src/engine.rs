@@ -17,6 +17,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     strongest: Grade::Bounded,
     audits: true,
     measures_cpu: true,
+    outlets: true,
 };
 
 /// An engine, asked for the first processes of sandboxes. All else is the supervisor's as

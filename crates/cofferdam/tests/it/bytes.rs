@@ -1,5 +1,6 @@
 //! The command's output, byte by byte, however much it is and whoever reads it.
 
+use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 
@@ -34,6 +35,61 @@ fn a_line_of_32_mebibytes_comes_whole() {
     let ran = home.shell(&[], script).expect_code(0);
     assert_eq!(ran.stdout.len(), (32 << 20) + 4);
     assert!(ran.stdout.ends_with(b"xend\n"));
+}
+
+/// What the command has for its stdout is a pipe that it can open anew by name.
+#[test]
+fn streams_can_be_opened_by_name() {
+    by_name(&Home::new());
+}
+
+pub(crate) fn by_name(home: &Home) {
+    let script = "echo plain; echo named > /dev/stdout; echo complaint > /dev/stderr; \
+                  echo both >> /proc/self/fd/1";
+    let ran = home.shell(&[], script).expect_code(0);
+    assert_eq!(ran.text(), "plain\nnamed\nboth\n");
+    assert_eq!(ran.errors(), "complaint\n");
+}
+
+/// A flood is not read by us but passed on by the kernel, which cannot do that for all files.
+#[test]
+fn a_flood_arrives_in_files_of_every_kind() {
+    let home = Home::new();
+    let script = "head -c 5000000 /dev/zero | tr '\\0' x; sleep 0.1; echo; echo end; \
+                  head -c 3000000 /dev/zero | tr '\\0' y >&2";
+    let expected = [vec![b'x'; 5_000_000], b"\nend\n".to_vec()].concat();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("output");
+    for kind in ["new", "appended to"] {
+        fs::write(&path, "before\n").unwrap();
+        let mut options = fs::OpenOptions::new();
+        let options =
+            if kind == "new" { options.write(true).truncate(true) } else { options.append(true) };
+        let mut exec = home.exec(["--", "sh", "-c", script]);
+        exec.command().stdin(Stdio::null()).stdout(options.open(&path).unwrap());
+        let ran = exec.command().stderr(Stdio::piped()).output().unwrap();
+        assert!(ran.status.success(), "{kind}: {:?}", ran.status);
+        let before = if kind == "new" { Vec::new() } else { b"before\n".to_vec() };
+        assert!(fs::read(&path).unwrap() == [before, expected.clone()].concat(), "{kind}");
+        assert!(ran.stderr == [b'y'; 3_000_000], "{kind}: {} bytes", ran.stderr.len());
+    }
+    let mut exec = home.exec(["--", "sh", "-c", script]);
+    let ran = exec.command().stdin(Stdio::null()).stdout(Stdio::null()).output().unwrap();
+    assert!(ran.status.success() && ran.stderr == [b'y'; 3_000_000], "to nowhere");
+}
+
+/// What was written before the end comes, however late it is read, and of what is left behind
+/// nothing is waited for.
+#[test]
+fn a_flood_ends_with_its_command() {
+    let home = Home::new();
+    let script = "yes | head -c 900000; sleep 1000 & exit 7";
+    let mut exec = home.exec(["--", "sh", "-c", script]);
+    exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = exec.command().spawn().unwrap();
+    let count = std::io::copy(&mut child.stdout.take().unwrap(), &mut std::io::sink()).unwrap();
+    assert_eq!(count, 900_000);
+    assert_eq!(invocation::wait(&mut child), 7);
 }
 
 #[test]
@@ -93,7 +149,8 @@ pub(crate) fn reader_goes(home: &Home) {
         exec.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = exec.command().spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
-        stdout.read_exact(&mut [0; 10]).unwrap();
+        // Beyond the beginning, which is passed on in another way.
+        std::io::copy(&mut (&mut stdout).take(1 << 20), &mut std::io::sink()).unwrap();
         drop(stdout);
         assert_eq!(invocation::wait(&mut child), 141, "{options:?}");
         assert_eq!(processes::with_argument(&mark), Vec::<i32>::new(), "{options:?}");

@@ -48,6 +48,11 @@ fn stdout_and_stderr_are_kept_apart_and_exact() {
 }
 
 #[test]
+fn streams_can_be_opened_by_name() {
+    bytes::by_name(&Home::of_ordinary_user());
+}
+
+#[test]
 fn a_flood_passes_through_little_memory() {
     bytes::flood(&Home::of_ordinary_user());
 }

@@ -9,13 +9,18 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, accept_with, recvmsg,
 };
 
+use crate::command::Outlets;
+
 /// A packet of this byte and nothing beside it says that there is no memory left.
 pub const LACK_OF_MEMORY: u8 = b'm';
 
+/// The most that comes beside a packet: a connection, and outlets.
+const MOST: usize = 3;
+
 /// What comes in.
 pub(super) enum Arrival {
-    /// A host's connection.
-    Host(OwnedFd),
+    /// A host's connection, and what came beside it for the first command to write to.
+    Host(OwnedFd, Option<Outlets>),
     /// Word that there is no memory left.
     LackOfMemory,
 }
@@ -33,22 +38,23 @@ impl Entrance {
     pub(super) fn next(&self) -> Result<Arrival, Errno> {
         if !self.handed {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            return accept_with(&self.socket, flags).map(Arrival::Host);
+            return accept_with(&self.socket, flags).map(|host| Arrival::Host(host, None));
         }
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
         let mut beside = RecvAncillaryBuffer::new(&mut space);
         let mut packet = [0; 1];
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let received =
             recvmsg(&self.socket, &mut [IoSliceMut::new(&mut packet)], &mut beside, flags)?;
-        let connection = beside.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-            _ => None,
+        let mut descriptors = beside.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+            _ => Vec::new(),
         });
-        match connection {
+        match descriptors.next() {
             Some(connection) => {
                 rustix::io::ioctl_fionbio(&connection, true)?;
-                Ok(Arrival::Host(connection))
+                let outlets = descriptors.next().zip(descriptors.next());
+                Ok(Arrival::Host(connection, outlets))
             }
             None if received.bytes == 0 => Err(Errno::PIPE),
             None if packet == [LACK_OF_MEMORY] => Ok(Arrival::LackOfMemory),

@@ -38,14 +38,17 @@ impl Server {
             let Some(entrance) = &self.entrance else { return };
             self.reserved.clear();
             let accepted = entrance.next().and_then(|arrival| match arrival {
-                Arrival::Host(socket) => {
+                Arrival::Host(socket, outlets) => {
                     let output = rustix::io::fcntl_dupfd_cloexec(&socket, 0)?;
-                    Ok(Some((socket, output)))
+                    Ok(Some((socket, output, outlets)))
                 }
                 Arrival::LackOfMemory => Ok(None),
             });
             match accepted {
-                Ok(Some((socket, output))) => self.greet(socket, output),
+                Ok(Some((socket, output, outlets))) => {
+                    self.outlets = outlets.or(self.outlets.take());
+                    self.greet(socket, output);
+                }
                 Ok(None) => lacks_memory = true,
                 Err(Errno::AGAIN) => break,
                 // A container's first process has no other way to learn that nobody

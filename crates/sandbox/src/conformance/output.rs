@@ -1,12 +1,14 @@
 //! Output: apart, byte-exact, bounded, and never in each other's way.
 
+use std::io::{PipeReader, Read};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cofferdam_types::Limits;
+use cofferdam_types::{Limits, Outcome};
 
 use super::lab::{DEADLINE, Failure, LOOK_AGAIN, Lab, check, read_until, sh, start, text};
-use crate::backend::Spec;
+use crate::backend::{Outlets, Spec};
 use crate::process::OutputChunk;
 
 super::promises! {
@@ -15,6 +17,7 @@ super::promises! {
     limit, Nothing: "beyond the output limit the beginning and the end are kept and the rest counted";
     flood, Nothing: "a flood of output on one call does not delay another";
     late_output, Nothing: "output that came before the end is there after it";
+    outlets, Outlets: "a first command writes to its maker's pipes, which end with the sandbox";
 }
 
 async fn every_byte(lab: &Lab<'_>) -> Result<(), Failure> {
@@ -114,4 +117,34 @@ async fn late_output(lab: &Lab<'_>) -> Result<(), Failure> {
     process.wait().await?;
     check!(Bytes::from(rest).ends_with(b"\0last\n"), "the end is missing");
     Ok(())
+}
+
+async fn outlets(lab: &Lab<'_>) -> Result<(), Failure> {
+    let no_pipe = |error| Failure::broken(format!("no pipe is to be had: {error}"));
+    let (stdout, for_stdout) = std::io::pipe().map_err(no_pipe)?;
+    let (stderr, for_stderr) = std::io::pipe().map_err(no_pipe)?;
+    let given =
+        Outlets { stdout: Arc::new(for_stdout.into()), stderr: Arc::new(for_stderr.into()) };
+    let sandbox = lab.open(Spec { outlets: Some(given), ..Spec::scratch() }).await?;
+    // What it leaves behind would write there too.
+    let first = sh(&sandbox, "echo word; echo complaint >&2; sleep 1000 & exit 3").await?;
+    check!(first.outcome == Outcome::Exited { exit_code: 3 }, "it ended as {:?}", first.outcome);
+    check!(first.stdout.is_empty() && first.stderr.is_empty(), "the guest has some of it");
+    let second = text(&sandbox, "echo second").await?;
+    check!(second == "second", "the second command wrote {second:?}");
+    lab.close(sandbox).await?;
+    let (stdout, stderr) = (to_its_end(stdout).await?, to_its_end(stderr).await?);
+    check!(stdout == b"word\n" && stderr == b"complaint\n", "{stdout:?} and {stderr:?} came");
+    Ok(())
+}
+
+async fn to_its_end(mut pipe: PipeReader) -> Result<Vec<u8>, Failure> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    match tokio::time::timeout(DEADLINE, reading).await {
+        Ok(Ok(Ok(bytes))) => Ok(bytes),
+        _ => Err(Failure::broken("somebody holds a pipe of a sandbox that is closed")),
+    }
 }
