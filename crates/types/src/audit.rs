@@ -23,7 +23,7 @@ pub struct AuditRecord {
 }
 
 /// What was done. Paths are as the process wrote them, made absolute where they
-/// were not, cut at 4 KiB. One that begins with `?` is not certain.
+/// were not, cut at 4 KiB (in gVisor's kernel at 16). One that begins with `?` is not certain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAct {

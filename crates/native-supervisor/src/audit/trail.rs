@@ -55,6 +55,7 @@ impl Trail {
     pub(super) fn forget(&mut self) {
         self.filed = 0;
         self.held.clear();
+        self.full = false;
     }
 
     /// Adds one.

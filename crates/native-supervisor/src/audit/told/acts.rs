@@ -133,6 +133,8 @@ pub(super) struct Doing<'a> {
     /// Nothing where it can be read in more than one way.
     about: Option<About<'a>>,
     arguments: &'a str,
+    /// It opens a file, and only to read it.
+    only_reads: bool,
     /// The working directory, where it is told.
     pub(super) here: Option<&'a str>,
 }
@@ -141,7 +143,10 @@ impl<'a> Doing<'a> {
     /// Reads a report; nothing where it is none of such a call.
     pub(super) fn read(report: &Report<'a>) -> Option<Self> {
         let Report { call, arguments, cut, in_doubt, .. } = *report;
-        let unclear = Self { verb: verb(call)?, about: None, arguments, here: None };
+        // The flags can be told from the end, whatever the path is, where there are flags and an end.
+        let has_flags = matches!(call, "open" | "openat") && !cut;
+        let only_reads = has_flags && only_reads(arguments);
+        let unclear = Self { verb: verb(call)?, about: None, arguments, only_reads, here: None };
         let about = if in_doubt { None } else { about(call, arguments, cut) };
         let Some((about, from)) = about else { return Some(unclear) };
         let here = match from {
@@ -153,8 +158,7 @@ impl<'a> Doing<'a> {
 
     /// What is written down of it, done by a process with this working directory.
     pub(super) fn act(&self, working: Option<&str>) -> Option<AuditAct> {
-        // The flags can be told from the end, whatever the path is.
-        if self.verb == Verb::Open && self.only_reads() {
+        if self.only_reads {
             return None;
         }
         let unclear = || {
@@ -179,13 +183,13 @@ impl<'a> Doing<'a> {
             Verb::Connect => AuditAct::Connected { address: path },
         })
     }
+}
 
-    fn only_reads(&self) -> bool {
-        let mut words = self.arguments.rsplit(", ");
-        let flags = words.nth(1).unwrap_or_default();
-        let mut flags = flags.split('|');
-        flags.next() == Some("O_RDONLY") && !flags.any(|flag| matches!(flag, "O_CREAT" | "O_TRUNC"))
-    }
+fn only_reads(arguments: &str) -> bool {
+    let mut words = arguments.rsplit(", ");
+    let flags = words.nth(1).unwrap_or_default();
+    let mut flags = flags.split('|');
+    flags.next() == Some("O_RDONLY") && !flags.any(|flag| matches!(flag, "O_CREAT" | "O_TRUNC"))
 }
 
 /// What a call is about, and where its first name is meant from, if that can be told.
@@ -316,6 +320,16 @@ mod tests {
         assert_eq!(act("creat", "0x7f10 /a/b, 0o644"), opened("/a/b"));
         assert_eq!(act("truncate", "0x7f10 b, 0x3"), opened("/here/b"));
         assert_eq!(act("read", "0x3, 0x7f10, 0x3"), None);
+    }
+
+    #[test]
+    fn a_name_is_not_taken_for_flags() {
+        for call in ["creat", "truncate"] {
+            assert!(act(call, "0x7f10 l, O_RDONLY, 0x0").is_some(), "{call}");
+        }
+        // The end of what is left of a line is somewhere in it.
+        let cut = Report { cut: true, ..report("openat", "0x3 /d, O_RDONLY, aaa") };
+        assert!(Doing::read(&cut).unwrap().act(None).is_some());
     }
 
     #[test]

@@ -32,6 +32,16 @@ const MOST_WAITING: usize = 256 << 10;
 /// heard of.
 const MOST_ENDED: usize = 64;
 
+/// So many processes are known at once. No sandbox has as many, but of those that are killed
+/// nobody hears: the earliest are forgotten.
+const MOST_PROCESSES: usize = 8192;
+
+/// So many threads are noted as making a process.
+const MOST_BEARING: usize = 4096;
+
+/// No working directory of this many bytes is remembered.
+const LONGEST_DIRECTORY: usize = 4096;
+
 /// Half of the numbers that there are for processes.
 const HALF: u32 = 1 << 15;
 
@@ -45,10 +55,16 @@ struct Process {
     /// It is the guest's child, whose name is to be believed.
     is_monitor: bool,
     directory: Option<Rc<str>>,
-    /// Another process may change its working directory.
+    /// Where it was before a change of its working directory that is under way.
+    leaving: Option<Rc<str>>,
+    /// It has more than one thread: what one of them says may be late.
+    has_threads: bool,
+    /// Another process, or a thread of its own, may have another working directory by the same
+    /// name, or change this one.
     shares_directory: bool,
-    /// In which round its number was given.
+    /// In which round its number was given, and which birth that was.
     round: u32,
+    birth: u64,
     has_ended: bool,
 }
 
@@ -63,6 +79,9 @@ pub(super) struct Kin {
     /// The bytes of that.
     weight: usize,
     ended: VecDeque<u32>,
+    /// Births, the earliest first, with their processes; and how many there were.
+    births: VecDeque<(u64, u32)>,
+    born: u64,
     /// The latest number given, and how often they have come round.
     latest: u32,
     round: u32,
@@ -74,8 +93,11 @@ impl Default for Kin {
             call: None,
             is_monitor: false,
             directory: Some("/".into()),
+            leaving: None,
+            has_threads: false,
             shares_directory: false,
             round: 0,
+            birth: 0,
             has_ended: false,
         };
         Self {
@@ -84,6 +106,8 @@ impl Default for Kin {
             waiting: VecDeque::new(),
             weight: 0,
             ended: VecDeque::new(),
+            births: VecDeque::new(),
+            born: 0,
             latest: GUEST,
             round: 0,
         }
@@ -106,8 +130,8 @@ impl Kin {
             }
             return;
         }
-        if report.phase == Phase::Begins && bears(report.call) && !report.in_doubt {
-            self.bearing.insert(report.thread, report.process);
+        if report.phase == Phase::Begins && bears(report.call) {
+            self.note_bearing(&report);
         }
         self.weight += message.text.len();
         self.waiting.push_back((at_us, report.process, message));
@@ -159,27 +183,32 @@ impl Kin {
             process.call = call_named(report.name).or(process.call);
         }
         match (report.phase, report.call) {
-            (Phase::Begins, call) if bears(call) => {
-                if !report.in_doubt {
-                    self.bearing.insert(report.thread, report.process);
-                }
-            }
+            (Phase::Begins, call) if bears(call) => self.note_bearing(report),
             (Phase::Ends(child), call) if bears(call) => {
                 let was_bearing = self.bearing.remove(&report.thread).is_some();
-                let child = child.and_then(|child| u32::try_from(child).ok());
-                if let Some(child) = child.filter(|_| was_bearing && !report.in_doubt) {
-                    self.bear(report, child, certain);
+                match child.and_then(|child| u32::try_from(child).ok()) {
+                    Some(child) if was_bearing && !report.in_doubt => {
+                        self.bear(report, child, certain);
+                    }
+                    // Whoever had this number has ended, and whose it is now is not known.
+                    Some(child) if child != GUEST => {
+                        self.give(child);
+                        self.processes.remove(&child);
+                    }
+                    _ => {}
                 }
             }
             (Phase::Begins, "exit_group") => self.end(report.process),
-            (Phase::Ends(Some(_)), "chdir" | "fchdir") if !report.in_doubt => {
+            (phase, "chdir" | "fchdir") => {
                 if let Some(process) = process {
-                    process.go(report);
+                    process.move_on(phase, report);
                 }
             }
             (Phase::Begins, _) => {
                 let Some(doing) = Doing::read(report) else { return };
-                if let (Some(process), Some(here)) = (process.as_deref_mut(), doing.here) {
+                if let (Some(process), Some(here)) = (process.as_deref_mut(), doing.here)
+                    && !process.has_threads
+                {
                     process.is_in(From::Here(Some(here)).directory(None));
                 }
                 let (call, working) = match process {
@@ -198,25 +227,55 @@ impl Kin {
         let round = self.give(child);
         let flags = report.arguments.split(", ").next().unwrap_or_default();
         let has = |wanted: &str| flags.split('|').any(|flag| flag == wanted);
-        if has("CLONE_THREAD") {
-            return;
-        }
         let parent = self.processes.get_mut(&report.process).filter(|_| certain);
         let shares_directory = has("CLONE_FS");
+        if has("CLONE_THREAD") {
+            if let Some(parent) = parent {
+                parent.has_threads = true;
+                if !shares_directory {
+                    parent.lose_directory();
+                }
+            }
+            return;
+        }
         let (call, directory) = match parent {
             Some(parent) => {
                 if shares_directory {
-                    parent.shares_directory = true;
-                    parent.directory = None;
+                    parent.lose_directory();
                 }
                 (parent.call, parent.directory.clone())
             }
             None => (None, None),
         };
-        let is_monitor = report.process == GUEST;
-        let has_ended = false;
-        let born = Process { call, is_monitor, directory, shares_directory, round, has_ended };
+        self.born += 1;
+        let birth = self.born;
+        let born = Process {
+            call,
+            is_monitor: report.process == GUEST,
+            directory,
+            leaving: None,
+            has_threads: false,
+            shares_directory,
+            round,
+            birth,
+            has_ended: false,
+        };
         self.processes.insert(child, born);
+        self.births.push_back((birth, child));
+        while self.births.len() > MOST_PROCESSES
+            && let Some((birth, earliest)) = self.births.pop_front()
+        {
+            if self.processes.get(&earliest).is_some_and(|known| known.birth == birth) {
+                self.processes.remove(&earliest);
+            }
+        }
+    }
+
+    /// Notes that a thread is making a process, or another thread.
+    fn note_bearing(&mut self, report: &Report<'_>) {
+        if !report.in_doubt && self.bearing.len() < MOST_BEARING {
+            self.bearing.insert(report.thread, report.process);
+        }
     }
 
     /// Notes that a number was given, and in which round.
@@ -247,6 +306,30 @@ impl Kin {
 }
 
 impl Process {
+    /// Where it is cannot be told any more.
+    fn lose_directory(&mut self) {
+        self.shares_directory = true;
+        self.directory = None;
+    }
+
+    /// It changes its working directory. While it does nobody knows where it is.
+    fn move_on(&mut self, phase: Phase, report: &Report<'_>) {
+        match phase {
+            _ if self.has_threads => self.lose_directory(),
+            Phase::Begins => self.leaving = self.directory.take(),
+            // It is told in a way that can be read differently.
+            Phase::Ends(_) if report.in_doubt || report.cut => {
+                (self.leaving, self.directory) = (None, None);
+            }
+            Phase::Ends(result) => {
+                self.directory = self.leaving.take().or(self.directory.take());
+                if result.is_some() {
+                    self.go(report);
+                }
+            }
+        }
+    }
+
     /// It has changed its working directory.
     fn go(&mut self, report: &Report<'_>) {
         let directory = match report.call {
@@ -260,6 +343,7 @@ impl Process {
     }
 
     fn is_in(&mut self, directory: Option<&str>) {
+        let directory = directory.filter(|path| path.len() < LONGEST_DIRECTORY);
         if self.shares_directory {
             self.directory = None;
         } else if self.directory.as_deref() != directory {

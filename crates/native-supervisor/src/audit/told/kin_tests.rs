@@ -85,13 +85,80 @@ fn threads_belong_to_their_process() {
     let mut told = Told::two_calls();
     told.hear(5, "x", "E clone(CLONE_VM|CLONE_FS|CLONE_THREAD, 0x0, 0x0, 0x0, 0x0)");
     told.hear(5, "x", "X clone(CLONE_VM|CLONE_FS|CLONE_THREAD, 0x0, 0x0, 0x0, 0x0) = 9 (0x9) (1s)");
-    told.hear_thread(5, 9, "x", "X chdir(0x7f1000 sub) = 0 (0x0) (1s)");
     told.hear_thread(5, 9, "x", "E vfork()");
     told.make(5, "a");
-    assert_eq!(told.last(), (5, Some(36), "/workspace/sub/a"));
+    assert_eq!(told.last(), (5, Some(36), "/workspace/a"));
     told.hear_thread(5, 9, "x", "X vfork() = 10 (0xa) (1s)");
     told.make(10, "b");
-    assert_eq!(told.last(), (10, Some(36), "/workspace/sub/b"));
+    assert_eq!(told.last(), (10, Some(36), "/workspace/b"));
+    // What one says of where it is may be late, and no longer so.
+    told.hear_thread(5, 9, "x", "E chdir(0x7f1000 sub)");
+    told.hear_thread(5, 9, "x", "X chdir(0x7f1000 sub) = 0 (0x0) (1s)");
+    told.make(5, "c");
+    assert_eq!(told.last(), (5, Some(36), "?/c"));
+    told.hear(5, "x", "E openat(AT_FDCWD /workspace, 0x7f1000 /x, O_RDONLY, 0o0)");
+    told.make(5, "d");
+    assert_eq!(told.last(), (5, Some(36), "?/d"));
+}
+
+#[test]
+fn a_thread_with_a_directory_of_its_own_leaves_none_that_is_certain() {
+    let mut told = Told::two_calls();
+    told.hear(5, "x", "E clone(CLONE_VM|CLONE_THREAD, 0x0, 0x0, 0x0, 0x0)");
+    told.hear(5, "x", "X clone(CLONE_VM|CLONE_THREAD, 0x0, 0x0, 0x0, 0x0) = 9 (0x9) (1s)");
+    told.make(5, "a");
+    assert_eq!(told.last(), (5, Some(36), "?/a"));
+}
+
+#[test]
+fn while_it_moves_nobody_knows_where_a_process_is() {
+    let mut told = Told::two_calls();
+    told.hear(5, "x", "E chdir(0x7f1000 sub)");
+    told.make(5, "a");
+    assert_eq!(told.last(), (5, Some(36), "?/a"));
+    told.hear(5, "x", "X chdir(0x7f1000 sub) = 0 (0x0) (1ms)");
+    told.make(5, "b");
+    assert_eq!(told.last(), (5, Some(36), "/workspace/sub/b"));
+    told.hear(5, "x", "E chdir(0x7f1000 nowhere)");
+    told.hear(5, "x", "X chdir(0x7f1000 nowhere) = 0 (0x0) errno=2 (no such file) (1ms)");
+    told.make(5, "c");
+    assert_eq!(told.last(), (5, Some(36), "/workspace/sub/c"));
+    // One whose name makes its lines ambiguous.
+    let name = " E open(0x1000 ";
+    told.hear(5, name, "E chdir(0x7f1000 /elsewhere)");
+    told.hear(5, name, "X chdir(0x7f1000 /elsewhere) = 0 (0x0) (1ms)");
+    told.make(5, "d");
+    assert_eq!(told.last(), (5, Some(36), "?/d"));
+}
+
+#[test]
+fn who_is_born_under_a_name_that_leaves_doubt_is_not_taken_for_whoever_had_its_number() {
+    let mut told = Told::two_calls();
+    let name = " E open(0x1000 ";
+    told.hear(6, name, "E fork()");
+    told.hear(6, name, "X fork() = 2 (0x2) (1ms)");
+    // Number 2 was a monitor's, whose name is believed.
+    told.hear(2, "c10", "E mkdir(0x7f1000 /a, 0o777)");
+    assert_eq!(told.last(), (2, None, "/a"));
+}
+
+#[test]
+fn of_however_many_are_killed_only_so_many_are_remembered() {
+    let mut told = Told::two_calls();
+    for child in 10..30_000 {
+        told.fork(5, "x", child);
+        told.chdir(child, &format!("/{}", "long/".repeat(2000)));
+    }
+    assert!(told.kin.processes.len() <= MOST_PROCESSES + 1, "{}", told.kin.processes.len());
+    let kept = told.kin.processes.values().filter_map(|process| process.directory.as_ref());
+    assert!(kept.map(|directory| directory.len()).all(|length| length < LONGEST_DIRECTORY));
+    for thread in 100_000..200_000 {
+        told.hear_thread(6, thread, "x", "E fork()");
+    }
+    assert!(told.kin.bearing.len() <= MOST_BEARING);
+    // The guest is among those that are known.
+    told.make(1, "a");
+    assert_eq!(told.last(), (1, None, "/a"));
 }
 
 #[test]
