@@ -129,15 +129,12 @@ async fn attempt(
         None => Ok(()),
     };
     let closed = sandbox.close().await.map_err(|error| (Problem::close(&error), NO_SANDBOX));
-    // Nobody writes any more.
-    while let Some(piece) = taps.rest() {
-        if !show.output(piece, None).await {
-            break;
+    // Nobody writes any more. Whether somebody reads is not waited for yet.
+    for (piece, rest) in taps.rest() {
+        tokio::select! {
+            _ = show.output(piece, rest) => {}
+            _ = signals.insistence() => {}
         }
-    }
-    if closed.is_err() {
-        // It is not certain that nobody does.
-        show.abandon();
     }
     let ended = ended.map_err(|error| {
         let code = match error {

@@ -9,7 +9,6 @@ use cofferdam_sandbox::{Offsets, OutputChunk, Sandbox, usage};
 use cofferdam_types::Outcome;
 
 use crate::events::{Cutter, Event};
-use crate::interruption::FAREWELL;
 use crate::problem::Problem;
 use crate::streams::Writer;
 
@@ -67,7 +66,7 @@ impl Show {
             OutputChunk::StderrGap(bytes) => (&mut self.stderr, dropped(bytes)),
         };
         match rest {
-            Some(pipe) => writer.write(bytes).await && writer.pour(pipe).await,
+            Some(pipe) => writer.pour(bytes, pipe).await,
             None => writer.write(bytes).await,
         }
     }
@@ -149,17 +148,11 @@ impl Show {
         }
     }
 
-    /// Waits until everything is written. `false` when nobody reads any more, or is waited for.
+    /// Waits until everything is written. `false` when nobody reads any more.
     pub(crate) async fn finish(self) -> bool {
-        let finished = async {
-            let stdout = self.stdout.finish().await;
-            self.stderr.finish().await;
-            stdout
-        };
-        if self.abandoned {
-            return tokio::time::timeout(FAREWELL, finished).await.unwrap_or(false);
-        }
-        finished.await
+        let stdout = self.stdout.finish().await;
+        self.stderr.finish().await;
+        stdout
     }
 }
 

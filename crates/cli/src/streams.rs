@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::event::PollFlags;
+use rustix::fs::{FileType, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::SpliceFlags;
 use tokio::sync::{mpsc, oneshot};
@@ -121,8 +122,8 @@ pub(crate) struct Writer {
 /// What the thread is to do.
 enum Order {
     Write(Bytes),
-    /// Pass on whatever comes out of this pipe, to its end.
-    Pour(OwnedFd),
+    /// Write this, and pass on whatever comes out of the pipe, to its end.
+    Pour(Bytes, OwnedFd),
     /// Say when everything before this is written.
     Tell(oneshot::Sender<()>),
 }
@@ -167,10 +168,11 @@ impl Writer {
         self.order(Order::Write(bytes)).await
     }
 
-    /// Passes on whatever comes out of a pipe, to its end. `false` when the reader has gone.
-    pub(crate) async fn pour(&mut self, pipe: OwnedFd) -> bool {
+    /// Writes bytes and then passes on whatever comes out of a pipe, to its end. Waits no longer
+    /// than [`Self::write`] does. `false` when the reader has gone.
+    pub(crate) async fn pour(&mut self, bytes: Bytes, pipe: OwnedFd) -> bool {
         self.pours = true;
-        self.order(Order::Pour(pipe)).await
+        self.order(Order::Pour(bytes, pipe)).await
     }
 
     /// Waits until the reader has gone of what is poured; for ever, if nothing is.
@@ -189,7 +191,10 @@ impl Writer {
                 while let Some(order) = receiver.blocking_recv() {
                     match order {
                         Order::Write(bytes) => write_all(target(), &bytes)?,
-                        Order::Pour(pipe) => pour(&pipe, target())?,
+                        Order::Pour(bytes, pipe) => {
+                            write_all(target(), &bytes)?;
+                            pour(&pipe, target())?;
+                        }
                         // Who asked may have lost patience.
                         Order::Tell(written) => drop(written.send(())),
                     }
@@ -233,10 +238,17 @@ fn write_at_once(target: BorrowedFd<'_>, bytes: &[u8]) -> usize {
     rustix::io::pwritev2(target, &pieces, HERE, ReadWriteFlags::NOWAIT).unwrap_or(0)
 }
 
-/// Passes on what comes out of a pipe, to its end, by the kernel where that can.
+/// Passes on what comes out of a pipe, to its end: by the kernel where that goes into a pipe.
+/// Into a file it would go to where the file ended when it began to wait, over what others have
+/// written since; and into a socket or a terminal it waits with a lock held that keeps those who
+/// write to the pipe from being killed.
 fn pour(pipe: &OwnedFd, target: BorrowedFd<'_>) -> io::Result<()> {
+    let is_pipe = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
+    if !rustix::fs::fstat(target).is_ok_and(is_pipe) {
+        return copy(pipe, target);
+    }
     for end in [pipe.as_fd(), target] {
-        // What is no pipe, or may not be larger, stays as it is.
+        // What may not be larger stays as it is.
         rustix::pipe::fcntl_setpipe_size(end, BUSY_PIPE).ok();
     }
     loop {
@@ -250,8 +262,6 @@ fn pour(pipe: &OwnedFd, target: BorrowedFd<'_>) -> io::Result<()> {
                 wait_until(pipe.as_fd(), PollFlags::IN)?;
                 wait_until(target, PollFlags::OUT)?;
             }
-            // Files that are only added to, some terminals.
-            Err(Errno::INVAL) => return copy(pipe, target),
             Err(error) => return Err(error.into()),
         }
     }

@@ -4,12 +4,12 @@
 //! is read once, as long as it is little; a flood is not even read, but passed on by the kernel.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cofferdam_sandbox::{Outlets, OutputChunk};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::retry_on_intr;
 use rustix::pipe::PipeFlags;
 use tokio::net::unix::pipe::Receiver;
@@ -50,11 +50,13 @@ impl Taps {
         }
     }
 
-    /// What there is, of a command that has ended.
-    pub(crate) fn rest(&mut self) -> Option<OutputChunk> {
-        let stdout = self.stdout.as_ref().and_then(Tap::rest).map(OutputChunk::Stdout);
-        let stderr = || self.stderr.as_ref().and_then(Tap::rest).map(OutputChunk::Stderr);
-        stdout.or_else(stderr)
+    /// What is left of a command that nobody is left of: a piece of each stream, and whatever
+    /// there is besides.
+    pub(crate) fn rest(self) -> impl Iterator<Item = (OutputChunk, Option<OwnedFd>)> {
+        let stdout = self.stdout.and_then(Tap::rest);
+        let stderr = self.stderr.and_then(Tap::rest);
+        let stdout = stdout.map(|(bytes, rest)| (OutputChunk::Stdout(bytes), rest));
+        stdout.into_iter().chain(stderr.map(|(bytes, rest)| (OutputChunk::Stderr(bytes), rest)))
     }
 }
 
@@ -69,8 +71,9 @@ async fn next_of(tap: &mut Option<Tap>) -> Bytes {
 }
 
 fn rest_of_flood(tap: &mut Option<Tap>) -> Option<OwnedFd> {
-    let flooded = tap.take_if(|tap| tap.taken > FLOOD)?;
-    flooded.pipe.into_blocking_fd().ok()
+    let pipe = tap.as_ref().filter(|tap| tap.taken > FLOOD)?.pipe_itself()?;
+    *tap = None;
+    Some(pipe)
 }
 
 /// One of the two.
@@ -105,10 +108,19 @@ impl Tap {
     }
 
     /// What there is, whether or not the runtime has heard of it.
-    fn rest(&self) -> Option<Bytes> {
+    fn rest(self) -> Option<(Bytes, Option<OwnedFd>)> {
         let mut piece = BytesMut::zeroed(PIECE);
         let count = retry_on_intr(|| rustix::io::read(&self.pipe, &mut *piece)).ok()?;
-        filled(piece, count)
+        let bytes = filled(piece, count)?;
+        Some((bytes, if count < PIECE { None } else { self.pipe_itself() }))
+    }
+
+    /// The pipe, as one that is waited for. This tap is of no use any more, then.
+    fn pipe_itself(&self) -> Option<OwnedFd> {
+        let pipe = self.pipe.as_fd().try_clone_to_owned().ok()?;
+        let flags = rustix::fs::fcntl_getfl(&pipe).ok()?;
+        rustix::fs::fcntl_setfl(&pipe, flags - OFlags::NONBLOCK).ok()?;
+        Some(pipe)
     }
 }
 
@@ -136,8 +148,10 @@ mod tests {
         assert_eq!(taps.next().await.0, OutputChunk::Stdout(Bytes::from_static(b"two")));
         write(&outlets.stderr, b"three");
         drop(outlets);
-        assert_eq!(taps.rest(), Some(OutputChunk::Stderr(Bytes::from_static(b"three"))));
-        assert_eq!(taps.rest(), None);
+        let rest: Vec<_> = taps.rest().collect();
+        assert!(
+            matches!(rest.as_slice(), [(OutputChunk::Stderr(three), None)] if three == "three")
+        );
     }
 
     #[tokio::test]
@@ -153,6 +167,13 @@ mod tests {
         assert!(rest.is_some());
         write(&outlets.stderr, b"another");
         assert_eq!(taps.next().await.0, OutputChunk::Stderr(Bytes::from_static(b"another")));
-        assert_eq!(taps.rest(), None, "the flood is somebody else's");
+        write(&outlets.stdout, &[8; PIECE]);
+        write(&outlets.stderr, &[9; PIECE]);
+        drop(outlets);
+        let rest: Vec<_> = taps.rest().collect();
+        let [(OutputChunk::Stderr(piece), Some(_))] = rest.as_slice() else {
+            panic!("the flood is somebody else's: {rest:?}");
+        };
+        assert_eq!(piece.len(), PIECE);
     }
 }

@@ -244,15 +244,24 @@ impl Groups {
         ignore(write(&file, value));
     }
 
+    /// Kills what is in the groups, unless they are an engine's. They are not frozen.
+    pub fn kill(&self) {
+        if self.adopted.is_none() {
+            self.paths().for_each(|path| kill_members(path));
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.unified.iter().chain(self.legacy.iter().map(|(_, path)| path))
+    }
+
     /// Removes the groups, unless they are an engine's; kills what may still be in them
     /// first. They are not frozen.
     pub fn remove(&self, patience: Duration) {
         if self.adopted.is_some() {
             return;
         }
-        for path in self.unified.iter().chain(self.legacy.iter().map(|(_, path)| path)) {
-            remove_directory(path, patience);
-        }
+        self.paths().for_each(|path| remove_directory(path, patience));
     }
 
     fn legacy_path(&self, wanted: Controller) -> Option<&PathBuf> {

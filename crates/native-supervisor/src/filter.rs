@@ -14,7 +14,7 @@
 mod list;
 
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
-use list::{ALLOWED, CHECKED, RECORDED};
+use list::{ALLOWED, CHECKED, RECORDED, UNFIT};
 
 /// One instruction of a filter.
 pub type Instruction = libc::sock_filter;
@@ -253,6 +253,8 @@ fn answers(options: Options) -> Vec<(u32, Answer)> {
     let mut answers: Vec<(u32, Answer)> = Vec::new();
     answers.extend(ALLOWED.iter().map(|call| (number(call), Answer::Plain(ALLOW))));
     answers.extend(RECORDED.iter().map(|call| (number(call), recorded)));
+    let unfit = Answer::Plain(refuse(libc::EINVAL));
+    answers.extend(UNFIT.iter().map(|call| (number(call), unfit)));
     answers.extend(CHECKED.iter().map(|(call, check)| (number(call), Answer::Check(*check))));
     if options.pin_cpus {
         let affinity = number(&libc::SYS_sched_setaffinity);

@@ -72,6 +72,10 @@ fn what_is_not_listed_is_refused() {
     ] {
         assert_eq!(ask(AUDITED, call, [0; 6]), refuse(libc::EPERM), "{call}");
     }
+    for call in UNFIT {
+        assert_eq!(ask(AUDITED, *call, [0; 6]), refuse(libc::EINVAL), "{call}");
+        assert!(!ALLOWED.contains(call) && !RECORDED.contains(call), "{call}");
+    }
     assert_eq!(ask(AUDITED, libc::SYS_clone3, [0; 6]), refuse(libc::ENOSYS));
     // What gVisor's kernel may have and not tell of.
     let served = Options { served: true, ..PLAIN };

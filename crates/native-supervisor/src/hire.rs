@@ -46,7 +46,7 @@ const OUTSIDE: &str = "door";
 const START: Duration = Duration::from_secs(60);
 
 /// How long it may take to remove one.
-const REMOVAL: Duration = Duration::from_secs(20);
+pub(crate) const REMOVAL: Duration = Duration::from_secs(20);
 
 /// How long it is left alone before it is asked again.
 const PAUSES: [Duration; 5] = [
@@ -318,12 +318,6 @@ pub(crate) fn keep_warm(
     finish(&mut errand, Instant::now() + REMOVAL);
     remove(hire);
     Ok(None)
-}
-
-/// Waits until a process that is no child of ours has ended.
-pub(crate) fn wait_for_end(process: &OwnedFd) {
-    let wait = supervisor::timespec(REMOVAL);
-    ignore(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&wait)));
 }
 
 #[expect(clippy::disallowed_methods, reason = "an engine is a program of the host's")]

@@ -10,7 +10,9 @@ use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, sched_getaffinity};
@@ -22,7 +24,7 @@ use crate::identity::{Identity, is_own_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
 use crate::wire::{self, FirstPlan, NetworkPlan, Plan, WorkspacePlan};
-use crate::{confine, first_process, hire, mounts, processors};
+use crate::{confine, first_process, hire, mounts, processors, supervisor};
 
 /// What the first process says while it starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -203,7 +205,7 @@ impl Newborn {
     pub fn discard(self) {
         ignore(pidfd_send_signal(&self.child, Signal::KILL));
         match self.birth {
-            Birth::Hired => hire::wait_for_end(&self.child),
+            Birth::Hired => drop(ends_within(&self.child, hire::REMOVAL)),
             _ => ignore(wait(&self.child)),
         }
     }
@@ -372,6 +374,13 @@ pub fn wait(child: &OwnedFd) -> Result<(), Failure> {
             other => return other.map(|_| ()).step("wait for a process"),
         }
     }
+}
+
+/// Whether a process, and be it no child of ours, ends within this time.
+pub(crate) fn ends_within(process: &OwnedFd, patience: Duration) -> bool {
+    let wait = supervisor::timespec(patience);
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    matches!(rustix::io::retry_on_intr(|| poll(&mut watched, Some(&wait))), Ok(1))
 }
 
 /// Moves this process into namespaces that were lent, as their builder.

@@ -1,11 +1,13 @@
 //! The command's output, byte by byte, however much it is and whoever reads it.
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+use rustix::process::Signal;
+
 use crate::home::Home;
-use crate::{invocation, processes};
+use crate::{eventually, invocation, processes};
 
 #[test]
 fn stdout_and_stderr_are_kept_apart_and_exact() {
@@ -76,6 +78,43 @@ fn a_flood_arrives_in_files_of_every_kind() {
     let mut exec = home.exec(["--", "sh", "-c", script]);
     let ran = exec.command().stdin(Stdio::null()).stdout(Stdio::null()).output().unwrap();
     assert!(ran.status.success() && ran.stderr == [b'y'; 3_000_000], "to nowhere");
+}
+
+/// Two streams may be one file; what comes by the one is not to be written over the other.
+#[test]
+fn floods_into_one_file_are_both_there() {
+    let home = Home::new();
+    let script = "seq 100000; for line in 1 2 3 4 5 6 7 8 9; do echo problem $line >&2; \
+                  sleep 0.02; seq 1000; done; seq 100000 >&2";
+    let place = tempfile::tempdir().unwrap();
+    let file = fs::File::create(place.path().join("output")).unwrap();
+    let mut exec = home.exec(["--", "sh", "-c", script]);
+    exec.command().stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
+    assert!(exec.command().status().unwrap().success());
+    let text = fs::read_to_string(place.path().join("output")).unwrap();
+    assert_eq!(text.lines().filter(|line| line.starts_with("problem ")).count(), 9);
+    assert_eq!(text.lines().count(), 209_009);
+}
+
+/// A reader who takes nothing does not keep us from hearing that it is enough.
+#[test]
+fn a_flood_that_begins_slowly_can_be_interrupted() {
+    let home = Home::new();
+    let mark = home.mark();
+    let script = "while :; do head -c 16384 /dev/zero; echo \"$0\" >&2; sleep 0.01; done";
+    let mut exec = home.exec(["--", "sh", "-c", script, &mark]);
+    exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = exec.command().spawn().unwrap();
+    let stdout = child.stdout.take().unwrap();
+    // As much as the pipe takes and what may wait behind it; one piece more is a flood.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert_eq!(lines.by_ref().take(7).count(), 7);
+    std::thread::sleep(std::time::Duration::from_millis(300)); // it may go as far as it can
+    let own = i32::try_from(child.id()).unwrap();
+    invocation::kill(own, Signal::INT);
+    eventually("the command has ended", || processes::with_argument(&mark) == [own]);
+    drop(stdout);
+    invocation::wait(&mut child);
 }
 
 /// What was written before the end comes, however late it is read, and of what is left behind

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -13,6 +13,9 @@ use crate::failure::{Step, ignore};
 use crate::wire::{self, Keep, Report, WorkspacePlan};
 use crate::{hire, remains, start, store};
 
+/// A first process that was killed has ended by then, if nothing is amiss.
+const PROMPTLY: Duration = Duration::from_secs(1);
+
 impl Supervisor {
     /// Kills everything, keeps what belongs to the user, removes the rest, and
     /// tells the hosts. What is left then is this process, about to end.
@@ -21,8 +24,12 @@ impl Supervisor {
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
+        if !start::ends_within(&self.init_handle, PROMPTLY) {
+            // It waits in the kernel for somebody inside, who does not end before it has.
+            self.groups.kill();
+        }
         match hire_of(&self.plan) {
-            Some(_) => hire::wait_for_end(&self.init_handle),
+            Some(_) => drop(start::ends_within(&self.init_handle, hire::REMOVAL)),
             None => ignore(start::wait(&self.child)),
         }
         self.groups.remove(REMOVAL);

@@ -17,6 +17,7 @@ super::promises! {
     limit, Nothing: "beyond the output limit the beginning and the end are kept and the rest counted";
     flood, Nothing: "a flood of output on one call does not delay another";
     late_output, Nothing: "output that came before the end is there after it";
+    held, Nothing: "nobody can keep the reader of an output from going on";
     outlets, Outlets: "a first command writes to its maker's pipes, which end with the sandbox";
 }
 
@@ -116,6 +117,24 @@ async fn late_output(lab: &Lab<'_>) -> Result<(), Failure> {
     }
     process.wait().await?;
     check!(Bytes::from(rest).ends_with(b"\0last\n"), "the end is missing");
+    Ok(())
+}
+
+/// A kernel that moves bytes from a socket to a pipe for somebody keeps all others off the pipe.
+async fn held(lab: &Lab<'_>) -> Result<(), Failure> {
+    let sandbox = lab.scratch().await?;
+    let script = "command -v perl > /dev/null || { echo missing; exit; }; exec perl -e '\
+        use Socket; $| = 1; my ($splice, $sendfile) = `uname -m` =~ /x86/ ? (275, 40) : (76, 71); \
+        socketpair(my $empty, my $other, AF_UNIX, SOCK_STREAM, 0) or die; \
+        for (1 .. 50) { \
+            print \"x\"; syscall($splice, fileno($empty), 0, 1, 0, 9, 0); \
+            print \"x\"; syscall($sendfile, 1, fileno($empty), 0, 9); \
+        }'";
+    let written = text(&sandbox, script).await?;
+    if written == "missing" {
+        return Err(Failure::NotApplicable("there is no perl to try it with".to_owned()));
+    }
+    check!(written == "x".repeat(100), "{written:?} was written");
     Ok(())
 }
 
