@@ -28,7 +28,7 @@ const BUSY_PIPE: usize = 1 << 20;
 /// How long a pipe out of which little came is left to fill.
 const FILLS: Duration = Duration::from_micros(50);
 
-/// How much is read from stdin at once.
+/// How much is read at once, from stdin or out of a pipe.
 const PIECE: usize = 64 << 10;
 
 /// Says a line on stderr.
