@@ -37,17 +37,12 @@ impl WithImages {
         Ok(Some((image, hold)))
     }
 
-    /// What a sandbox of this back end is called in notes.
-    fn note(&self, id: SandboxId) -> String {
-        format!("{}-{id}", self.backend.name())
-    }
-
     fn furnished(&self, room: Box<dyn Room>, image: Image, hold: Option<Hold>) -> Box<dyn Room> {
         // Who and where a command is, the sandbox says.
         let mut variables = image.about.env;
         variables.retain(|name, _| !["HOME", "USER", "TERM"].contains(&name.as_str()));
         let variables = variables.into_iter().collect();
-        let note = (self.store.clone(), self.note(room.id()));
+        let note = (self.store.clone(), room.id().to_string());
         Box::new(Furnished { room, variables, note, hold })
     }
 }
@@ -82,7 +77,7 @@ impl Backend for WithImages {
             })?;
             let lingering = matches!(spec.lifetime, Lifetime::Lingering(_));
             if let Some((image, _)) = used.as_ref().filter(|_| lingering) {
-                let noted = self.store.note_use(&self.note(spec.id), &image.about.key);
+                let noted = self.store.note_use(&spec.id.to_string(), &image.about.key);
                 noted.map_err(|error| OpenError::Unusable {
                     cause: error_chain(&error),
                     remedy: "make room on the disk, or mend the permissions".to_owned(),
@@ -95,7 +90,7 @@ impl Backend for WithImages {
                     None => room,
                 }),
                 Err(error) => {
-                    self.store.forget_use(&self.note(id));
+                    self.store.forget_use(&id.to_string());
                     Err(error)
                 }
             }
@@ -105,7 +100,7 @@ impl Backend for WithImages {
     fn reattach(&self, id: SandboxId) -> BoxFuture<'_, Result<Box<dyn Room>, OpenError>> {
         Box::pin(async move {
             let room = self.backend.reattach(id).await?;
-            Ok(match self.store.used_by(&self.note(id)) {
+            Ok(match self.store.used_by(&id.to_string()) {
                 // The note keeps it.
                 Some(image) => self.furnished(room, image, None),
                 None => room,
@@ -117,7 +112,7 @@ impl Backend for WithImages {
         Box::pin(async move {
             let reconciled = self.backend.reconcile().await?;
             for id in &reconciled.removed {
-                self.store.forget_use(&self.note(*id));
+                self.store.forget_use(&id.to_string());
             }
             Ok(reconciled)
         })
@@ -169,6 +164,10 @@ impl Room for Furnished {
         self.room.audit(since)
     }
 
+    fn end_egress(&self) -> BoxFuture<'_, ()> {
+        self.room.end_egress()
+    }
+
     fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
         self.room.keep()
     }
@@ -200,6 +199,8 @@ mod tests {
     #[derive(Default)]
     struct Fake {
         roots: Mutex<Vec<Root>>,
+        /// What it says that it has removed.
+        removed: Vec<SandboxId>,
     }
 
     struct FakeRoom(SandboxId);
@@ -223,7 +224,8 @@ mod tests {
         }
 
         fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
-            unreachable!("nobody asks")
+            let removed = self.removed.clone();
+            Box::pin(async { Ok(Reconciled { removed, ..Reconciled::default() }) })
         }
     }
 
@@ -252,6 +254,10 @@ mod tests {
             &self,
             _since: TrailMark,
         ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>> {
+            unreachable!("nobody asks")
+        }
+
+        fn end_egress(&self) -> BoxFuture<'_, ()> {
             unreachable!("nobody asks")
         }
 
@@ -300,15 +306,33 @@ mod tests {
 
         let room = backend.reattach(id).await.unwrap();
         assert_eq!(room.defaults(), [("PYTHONPATH".to_owned(), "/workspace".to_owned())]);
-        assert!(store.used_by(&format!("fake-{id}")).is_some());
+        assert!(store.used_by(&id.to_string()).is_some());
         room.close().await.unwrap();
-        assert!(store.used_by(&format!("fake-{id}")).is_none());
+        assert!(store.used_by(&id.to_string()).is_none());
 
         let spec = Spec { root: root("other"), ..Spec::scratch() };
         let Err(OpenError::Invalid { cause, remedy }) = backend.open(spec).await else {
             panic!("there is none")
         };
         assert!(cause.contains("other") && remedy.contains("one of: own"), "{cause} {remedy}");
+    }
+
+    #[tokio::test]
+    async fn whoever_removes_a_sandbox_gives_its_image_free() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Store::in_home(home.path());
+        kept(&store);
+        let maker = WithImages::around(Arc::new(Fake::default()), home.path());
+        let root = Root::Image { directory: PathBuf::from("own"), readable: Vec::new() };
+        let lifetime = Lifetime::Lingering(Duration::from_secs(1));
+        let spec = Spec { root, lifetime, ..Spec::scratch() };
+        let id = spec.id;
+        drop(maker.open(spec).await.unwrap());
+        assert!(store.used_by(&id.to_string()).is_some());
+        // All back ends share a home, and one of them finds what another left.
+        let fake = Fake { removed: vec![id], ..Fake::default() };
+        WithImages::around(Arc::new(fake), home.path()).reconcile().await.unwrap();
+        assert!(store.used_by(&id.to_string()).is_none());
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use tar::EntryType;
 
 use crate::entries::{self, Entry, Fault, shown};
 use crate::error::ImageError;
+use crate::footprint::Footprint;
 use crate::room::room_for;
 use crate::stream::{Meter, Opened, Stretch, Summed};
 
@@ -69,7 +70,7 @@ impl Archive {
             opened => {
                 meter.expect(about.len().saturating_mul(2));
                 let bytes = weigh(opened, most)?;
-                room_for(bytes, scratch).map_err(Fault::Other)?;
+                room_for(Footprint::of_file(bytes), scratch).map_err(Fault::Other)?;
                 let whole = Stretch { file: &file, at: 0, left: about.len() };
                 open_up(Opened::new(whole, meter, false)?, scratch, bytes)?
             }

@@ -4,7 +4,6 @@
 //! or with dots, is what it means to those who will live in it. Owners stay whoever unpacks, and
 //! nothing gets a privilege of its files.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -24,7 +23,8 @@ use crate::error::ImageError;
 const DEEPEST: usize = 200;
 const LONGEST_PATH: usize = 3_000;
 
-/// So often a path is resolved anew when the kernel saw a race.
+/// So often a path is resolved anew when the kernel saw a race, and a directory is read again that
+/// is to be empty.
 const TRIES: u32 = 100;
 
 /// A path inside: no dots, no slash at its ends. The directory itself is empty.
@@ -216,7 +216,7 @@ impl Confined {
     pub(crate) fn empty(&mut self, path: &Inside) -> Result<(), Fault> {
         let Some(directory) = self.seek(path.as_bytes())? else { return Ok(()) };
         self.last = None;
-        empty(directory.as_fd()).map_err(|error| self.failed("empty", path, error))
+        empty(directory.as_fd(), b".").map_err(|error| self.failed("empty", path, error))
     }
 
     /// Whether a name is that of a file, and of no link to one.
@@ -361,23 +361,29 @@ fn remove(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
         Err(Errno::NOENT) => return Ok(()),
         done => return done,
     }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    empty(directory.as_fd())?;
+    empty(parent, name)?;
     rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR)
 }
 
-fn empty(directory: BorrowedFd<'_>) -> Result<(), Errno> {
-    for name in names(directory)? {
-        if name.as_bytes() != b"." && name.as_bytes() != b".." {
-            remove(directory, name.as_bytes())?;
+/// Removes everything in a directory, without a list of it: it may be millions.
+fn empty(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut listed = Dir::new(rustix::fs::openat(parent, name, flags, Mode::empty())?)?;
+    // What is removed may hide something else from whoever is reading.
+    for _ in 0..TRIES {
+        let mut found = false;
+        while let Some(entry) = listed.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                found = true;
+                remove(listed.fd()?, name)?;
+            }
         }
+        if !found {
+            return Ok(());
+        }
+        listed.rewind();
     }
-    Ok(())
-}
-
-fn names(directory: BorrowedFd<'_>) -> Result<Vec<CString>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let listed = rustix::fs::openat(directory, ".", flags, Mode::empty())?;
-    Dir::read_from(&listed)?.map(|entry| entry.map(|entry| entry.file_name().to_owned())).collect()
+    Err(Errno::NOTEMPTY)
 }

@@ -17,6 +17,7 @@ mod engine;
 mod engine_words;
 mod entries;
 mod error;
+mod footprint;
 mod import;
 mod layers;
 mod lend;

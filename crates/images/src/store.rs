@@ -497,17 +497,27 @@ pub(crate) fn remove(place: &Path) -> Result<(), ImageError> {
 
 /// What a directory takes on the disk, a file with several names once.
 fn size(root: &Path) -> Result<u64, ImageError> {
-    let mut left = vec![root.to_owned()];
+    let look = |path: &Path| {
+        path.symlink_metadata().map_err(|error| ImageError::system("look at", path)(error))
+    };
+    let list = |path: &Path| path.read_dir().map_err(ImageError::system("read", path));
+    let mut bytes = look(root)?.blocks() * 512;
     let mut seen = HashSet::new();
-    let mut bytes = 0;
-    while let Some(path) = left.pop() {
-        let about = path.symlink_metadata().map_err(ImageError::system("look at", &path))?;
+    // The directories on the way down, and no list of what is in one: it may be millions.
+    let mut open = vec![list(root)?];
+    while let Some(listed) = open.last_mut() {
+        let Some(entry) = listed.next() else {
+            open.pop();
+            continue;
+        };
+        let path = entry.map_err(ImageError::system("read", root))?.path();
+        let about = look(&path)?;
         if about.nlink() > 1 && !about.is_dir() && !seen.insert(about.ino()) {
             continue;
         }
         bytes += about.blocks() * 512;
         if about.is_dir() {
-            left.extend(entries(&path)?.into_iter().map(|entry| entry.path()));
+            open.push(list(&path)?);
         }
     }
     Ok(bytes)

@@ -254,3 +254,20 @@ fn of_the_images_of_tasks_the_newest_stay_and_those_in_use() {
     assert_eq!(changing(&store).prune_tasks(1).unwrap(), []);
     assert_eq!(store.list().unwrap().len(), 3);
 }
+
+#[test]
+fn everything_in_an_image_is_counted_and_a_file_with_two_names_once() {
+    let place = tempfile::tempdir().unwrap();
+    let root = place.path();
+    let mut paths = vec![root.to_owned()];
+    for directory in ["a", "a/b", "a/b/c", "d"] {
+        fs::create_dir(root.join(directory)).unwrap();
+        fs::write(root.join(directory).join("file"), [7; 10_000]).unwrap();
+        paths.extend([root.join(directory), root.join(directory).join("file")]);
+    }
+    let blocks = |path: &PathBuf| path.symlink_metadata().unwrap().blocks() * 512;
+    let all: u64 = paths.iter().map(blocks).sum();
+    assert!(all >= 40_000, "{all}");
+    fs::hard_link(root.join("a/file"), root.join("d/again")).unwrap();
+    assert_eq!(size(root).unwrap(), all);
+}

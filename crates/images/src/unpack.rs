@@ -1,7 +1,8 @@
 //! Images that somebody has as a file: OCI archives and what `docker save` writes.
 //!
 //! An archive is foreign. It is checked as a whole before anything is written, and what is
-//! written stays in its directory, belongs to whoever unpacks it, and has no privileges.
+//! written is what was checked, stays in its directory, belongs to whoever unpacks it, and has no
+//! privileges.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -128,14 +129,15 @@ impl Unpack<'_> {
         for layer in &image.layers {
             removals.push(layers::check(layer, &archive.file, meter, &mut left)?);
         }
-        let bytes = self.limits.bytes.saturating_sub(left.bytes);
-        room_for(bytes, root).map_err(Fault::Other)?;
+        // All that the second reading may take: somebody may write to the archive meanwhile.
+        let mut left = left.taken(self.limits);
+        let bytes = left.bytes;
+        room_for(left.disk, root).map_err(Fault::Other)?;
         let mut confined = Confined::open(root).map_err(Fault::Other)?;
         let mut written = Written::default();
         for (layer, removals) in image.layers.iter().zip(&removals) {
-            let most = self.limits.bytes;
             let (file, root) = (&archive.file, &mut confined);
-            layers::apply(layer, removals, file, meter, root, &mut written, most)?;
+            layers::apply(layer, removals, file, meter, root, &mut written, &mut left)?;
         }
         layers::date(&mut confined, &written)?;
         meter.complete();

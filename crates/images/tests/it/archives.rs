@@ -91,6 +91,12 @@ impl Tar {
         self.entry(EntryType::XHeader, "pax", "", &text)
     }
 
+    /// With what is in another one behind it.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.0.clone();
         bytes.resize(bytes.len() + 1024, 0);

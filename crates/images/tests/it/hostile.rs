@@ -3,9 +3,12 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
-use cofferdam_images::{ImageError, Unpack};
+use cofferdam_images::{ImageError, Import, Naming, Progress, Store, Unpack, UnpackLimits};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proptest::prelude::*;
@@ -240,6 +243,143 @@ fn what_does_not_have_its_digest_is_refused() {
         let reason = refusal(&tar_of(&files));
         assert!(reason.contains("not what the image says"), "{reason}");
     }
+}
+
+/// What somebody makes of an archive that was checked.
+#[test]
+fn an_archive_that_is_changed_while_it_is_read_is_refused_and_nothing_is_kept() {
+    // Long enough for progress to be told while it is unpacked.
+    let large = "x".repeat(20 << 20);
+    let tar = |last: Tar| Layer::from(Tar::new().file("large", &large).and(&last));
+    let (plain, packed) = (
+        |last: Tar| oci(vec![tar(last)]),
+        |last: Tar| {
+            let content = last.bytes();
+            oci(vec![tar(Tar::new()), Layer { packed: gzip(&content), content }])
+        },
+    );
+    let genuine = || Tar::new().file("bin/sh", "genuine");
+    let many = || (0..4).fold(Tar::new(), |tar, number| tar.file(&number.to_string(), ""));
+    let whole = plain(genuine());
+    let cases = [
+        ("content", whole.clone(), plain(Tar::new().file("bin/sh", "hostile"))),
+        ("a name", whole.clone(), plain(Tar::new().file("../../x", "hostile"))),
+        ("a kind", whole.clone(), plain(Tar::new().entry(EntryType::new(b'Z'), "x", "", b"x"))),
+        ("more files", whole.clone(), plain(many())),
+        ("cut off", whole.clone(), whole[..1 << 20].to_vec()),
+        ("nothing", whole, Vec::new()),
+        (
+            "compressed content",
+            packed(genuine()),
+            packed(Tar::new().file("bin/sh", &"hostile".repeat(1_000_000))),
+        ),
+    ];
+    for (what, before, after) in cases {
+        let place = tempfile::tempdir().unwrap();
+        let archive = place.path().join("archive");
+        fs::write(&archive, before).unwrap();
+        let (store, stop) = (Store::in_home(&place.path().join("home")), AtomicBool::new(false));
+        let import = Import {
+            archive: &archive,
+            name: "changed",
+            naming: Naming::OfTheFile,
+            store: &store,
+            now: 7,
+            patience: Duration::from_secs(60),
+            limits: UnpackLimits::default(),
+            stop: &stop,
+        };
+        let mut changed = false;
+        let imported = import.import(&mut |progress| {
+            // More than half of what is read: everything was checked.
+            if let Progress::Part { done, of, .. } = progress
+                && done > of / 2
+                && !changed
+            {
+                changed = true;
+                fs::write(&archive, &after).unwrap();
+            }
+        });
+        assert!(changed, "{what}");
+        let Err(ImageError::Archive { reason, .. }) = imported else {
+            panic!("{what}: {imported:?}")
+        };
+        assert!(reason.contains("changed while it was read"), "{what}: {reason}");
+        assert_eq!(store.list().unwrap(), [], "{what}");
+        let left: Vec<_> =
+            fs::read_dir(store.place()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [".lock"], "{what}");
+    }
+}
+
+/// Tells this program that it has a small disk, and where.
+const SMALL: &str = "COFFERDAM_IMAGES_SMALL";
+
+/// Runs a test once more, with a small disk of its own.
+fn on_a_small_disk(test: &str, options: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    let script = format!("mount -t tmpfs -o {options} tmpfs \"${SMALL}\"; exec \"$@\"");
+    let ran = command
+        .args(["--mount", "--", "sh", "-ec", &script, "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(SMALL, place.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        ran.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
+/// Whether there is room for an archive on the small disk. If not, nothing of it stays.
+fn has_room(disk: &Path, bytes: &[u8]) -> bool {
+    let beside = tempfile::tempdir().unwrap();
+    let (archive, root) = (beside.path().join("archive"), disk.join("root"));
+    fs::write(&archive, bytes).unwrap();
+    let stop = AtomicBool::new(false);
+    let unpacking = Unpack { archive: &archive, limits: LIMITS, stop: &stop };
+    match unpacking.into_directory(&root, &mut |_| {}) {
+        Ok(_) => {
+            fs::remove_dir_all(&root).unwrap();
+            true
+        }
+        Err(ImageError::Full { .. }) => {
+            assert_eq!(fs::read_dir(disk).unwrap().count(), 0);
+            false
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+/// All of these could be written, to the last one: it is known before that too little stays.
+#[test]
+fn small_files_are_counted_before_they_fill_a_disk() {
+    let files = |count: u32, content: &str| {
+        one((0..count).fold(Tar::new(), |tar, number| tar.file(&format!("d/{number}"), content)))
+    };
+    let Some(disk) = std::env::var_os(SMALL).map(PathBuf::from) else {
+        let test = "hostile::small_files_are_counted_before_they_fill_a_disk";
+        on_a_small_disk(test, "size=64m,nr_inodes=1000");
+        return on_a_small_disk(test, "size=4m,nr_inodes=100000");
+    };
+    let few_files = rustix::fs::statvfs(&disk).unwrap().f_files == 1000;
+    let (content, most) = if few_files { ("", 900) } else { ("x", 700) };
+    assert!(has_room(&disk, &files(most, content)));
+    assert!(!has_room(&disk, &files(most + 80, content)));
+    // Directories that the archive does not tell of take as much.
+    let deep = |count: u32| {
+        let path = |number| format!("{number}/{}x", "d/".repeat(95));
+        one((0..count).fold(Tar::new(), |tar, number| tar.file(&path(number), "")))
+    };
+    assert!(has_room(&disk, &deep(7)));
+    assert!(!has_room(&disk, &deep(10)));
 }
 
 #[test]

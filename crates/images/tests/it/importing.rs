@@ -167,6 +167,19 @@ fn what_a_layer_removes_is_gone_and_what_it_brings_stays() {
     assert_eq!(read(&place, "a/two").unwrap(), "2");
 }
 
+/// More than the system lists at once.
+#[test]
+fn a_directory_with_a_lot_in_it_is_removed_as_a_whole() {
+    let names = |directory: &str| -> Vec<String> {
+        (0..400).map(|number| format!("{directory}/{number}{}", "x".repeat(200))).collect()
+    };
+    let first = ["emptied", "removed/deep"].into_iter().flat_map(names);
+    let first = first.fold(Tar::new(), |tar, name| tar.file(&name, ""));
+    let second = Tar::new().file("emptied/.wh..wh..opq", "").file(".wh.removed", "");
+    let place = image(vec![first, second]);
+    assert_eq!(list(&place.path().join("root")), ["emptied"]);
+}
+
 #[test]
 fn files_directories_and_links_take_each_others_place() {
     let first = Tar::new()
