@@ -24,6 +24,8 @@ enum Verdict {
     Undecided,
     Allowed,
     Refused(String),
+    /// Allowed, and ended by the proxy for this reason.
+    Ended(String),
     Idle(Duration),
     Stopped,
 }
@@ -57,8 +59,12 @@ impl Attempt {
         self.verdict = Verdict::Allowed;
     }
 
+    /// What was allowed stays so: it may have carried something to the host.
     pub(crate) fn failed(&mut self, failure: &Failure) {
-        self.verdict = Verdict::Refused(failure.verdict());
+        self.verdict = match self.verdict {
+            Verdict::Allowed => Verdict::Ended(failure.to_string()),
+            _ => Verdict::Refused(failure.verdict()),
+        };
     }
 
     pub(crate) fn ended(&mut self, ended: Ended, idle_limit: Duration) {
@@ -74,7 +80,7 @@ impl Attempt {
             Verdict::Undecided => {
                 self.verdict = Verdict::Refused("failed: the sandbox ended first".to_owned());
             }
-            Verdict::Refused(_) | Verdict::Idle(_) | Verdict::Stopped => {}
+            Verdict::Refused(_) | Verdict::Ended(_) | Verdict::Idle(_) | Verdict::Stopped => {}
         }
     }
 
@@ -83,6 +89,7 @@ impl Attempt {
             Verdict::Undecided => "malformed: nothing was asked for".to_owned(),
             Verdict::Allowed => "allowed".to_owned(),
             Verdict::Refused(why) => why,
+            Verdict::Ended(why) => format!("allowed, ended: {why}"),
             Verdict::Idle(limit) => {
                 format!("allowed, ended after {} s without traffic", limit.as_secs_f64())
             }

@@ -1,10 +1,11 @@
 //! The seam to the DNS.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs as _};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
 
 /// Finds the addresses of a name.
 ///
@@ -15,21 +16,93 @@ pub trait Resolve: Send + Sync {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
+/// Look-ups of the host's resolver that are under way at once, in this process. Each has a
+/// thread to itself, and the threads of a process are for its other work too.
+const MOST_LOOK_UPS: usize = 32;
+
+static LOOK_UPS: Semaphore = Semaphore::const_new(MOST_LOOK_UPS);
+
 /// The host's own resolver: its hosts file, its DNS.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        async move {
+        let name = name.to_owned();
+        in_turn(&LOOK_UPS, move || {
             let mut found = Vec::new();
-            for address in tokio::net::lookup_host((name, 0)).await? {
+            for address in (name.as_str(), 0).to_socket_addrs()? {
                 if !found.contains(&address.ip()) {
                     found.push(address.ip());
                 }
             }
             Ok(found)
-        }
+        })
         .boxed()
+    }
+}
+
+/// Looks something up when it has a turn. A look-up cannot be called off: one that nobody
+/// waits for any more keeps its turn until it ends.
+async fn in_turn<Found: Send + 'static>(
+    turns: &'static Semaphore,
+    look_up: impl FnOnce() -> io::Result<Found> + Send + 'static,
+) -> io::Result<Found> {
+    let turn = turns.acquire().await.map_err(io::Error::other)?;
+    let looking = tokio::task::spawn_blocking(move || {
+        let found = look_up();
+        drop(turn);
+        found
+    });
+    looking.await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex, mpsc};
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn look_ups_that_nobody_waits_for_any_more_keep_their_turn() {
+        const MOST: usize = 3;
+        static TURNS: Semaphore = Semaphore::const_new(MOST);
+        let begun = Arc::new(AtomicUsize::new(0));
+        // Whoever looks something up waits until the test lets go of its end.
+        let (closed, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let slow = || {
+            let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+            in_turn(&TURNS, move || {
+                begun.fetch_add(1, Ordering::SeqCst);
+                gate.lock().unwrap().recv().ok();
+                Ok(())
+            })
+        };
+        for _ in 0..2 {
+            let deadline = Duration::from_millis(20);
+            let many = (0..4 * MOST).map(|_| timeout(deadline, slow()));
+            let ended = futures_util::future::join_all(many).await;
+            assert!(ended.iter().all(Result::is_err), "{ended:?}");
+        }
+        // Those after them have begun nothing, though no one is waited for.
+        assert_eq!(TURNS.available_permits(), 0);
+        assert!(begun.load(Ordering::SeqCst) <= MOST);
+        drop(closed);
+        let patience = Duration::from_secs(30);
+        timeout(patience, slow()).await.unwrap().unwrap();
+        let all_ended = TURNS.acquire_many(MOST as u32);
+        drop(timeout(patience, all_ended).await.unwrap().unwrap());
+        assert_eq!(begun.load(Ordering::SeqCst), MOST + 1);
+    }
+
+    #[tokio::test]
+    async fn the_host_knows_itself() {
+        let found = SystemResolver.resolve("localhost").await.unwrap();
+        assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 }

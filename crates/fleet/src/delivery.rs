@@ -88,6 +88,8 @@ impl Kept {
     }
 
     async fn trail(&self, sandbox: &Sandbox) -> Result<(), String> {
+        // The sandbox closes after this. What is still connected is recorded when it ends.
+        sandbox.end_egress().await;
         let records = sandbox.audit().await.map_err(|error| error_chain(&error))?;
         let mut text = Vec::new();
         for record in records {

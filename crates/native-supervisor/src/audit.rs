@@ -19,6 +19,7 @@ use self::notified::Notified;
 pub(crate) use self::told::CALLS;
 use self::told::Told;
 use self::trail::Trail;
+use crate::processes::GUEST_NAME;
 use crate::supervisor::timespec;
 
 /// How often at most what waits now is attended to, before somebody else is.
@@ -121,8 +122,12 @@ impl Auditor {
     }
 }
 
-/// The call that a process works for, as its name tells where the guest gave it that.
+/// The call that a process works for, as its name tells where the guest gave it that. The
+/// guest's own name would be that of a call, too.
 fn call_named(name: &str) -> Option<CallId> {
+    if name == GUEST_NAME {
+        return None;
+    }
     let digits = name.strip_prefix('c')?;
     u64::from_str_radix(digits, 36).ok().map(CallId)
 }
@@ -144,5 +149,6 @@ mod tests {
         assert_eq!(call_named("c1z"), Some(CallId(71)));
         assert_eq!(call_named("cat"), Some(CallId(389)));
         assert_eq!(call_named("no name"), None);
+        assert_eq!(call_named("cofferdam"), None, "it has no call yet");
     }
 }

@@ -82,6 +82,11 @@ pub trait Room: Send + Sync {
         since: TrailMark,
     ) -> BoxFuture<'_, Result<(Vec<AuditRecord>, TrailMark), RoomError>>;
 
+    /// Ends what goes out of the sandbox, for good, and waits, but not for ever, until
+    /// [`Room::audit`] has all of it: a connection is recorded when it ends. A back end
+    /// through whose own hands nothing goes out has nothing to end.
+    fn end_egress(&self) -> BoxFuture<'_, ()>;
+
     /// Lets a sandbox with [`Lifetime::Lingering`] linger from here on. Until then it is
     /// owned: one that its maker gives up on while it is made leaves nothing.
     fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
@@ -339,6 +344,8 @@ pub struct Reconciled {
     pub alive: Vec<SandboxId>,
     /// Dead; their remains were removed.
     pub removed: Vec<SandboxId>,
+    /// What could not be removed, each with the reason. It does not keep the rest.
+    pub left: Vec<String>,
 }
 
 /// Why a sandbox could not be made.

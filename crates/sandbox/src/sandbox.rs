@@ -388,6 +388,12 @@ impl Sandbox {
         self.room.audit(since).await
     }
 
+    /// Ends what goes out of the sandbox, for good, and waits, but not for ever, until
+    /// the trail has all of it: for whoever reads the trail before closing.
+    pub async fn end_egress(&self) {
+        self.room.end_egress().await;
+    }
+
     /// Ends the sandbox. Returns when nothing of it is left but what belongs in
     /// the workspace's directory.
     ///

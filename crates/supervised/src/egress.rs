@@ -5,23 +5,30 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cofferdam_egress::{Log, Policy, Proxy, Resolve, Settings};
 use cofferdam_native_supervisor::audit::now_us;
 use cofferdam_types::{AuditRecord, HostRule};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::trail;
+use crate::aside::aside;
+use crate::trail::EgressTrail;
 
 /// Records that wait to be written; then the connections they are of wait.
 const WAITING_RECORDS: usize = 256;
 
+/// How long the end of the connections and their records are waited for: longer than the
+/// proxy itself waits for the log.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A proxy that runs. Dropping it ends its connections.
 pub(crate) struct Egress {
     stop: CancellationToken,
-    tasks: JoinSet<()>,
+    /// Held while their end is waited for.
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Egress {
@@ -32,7 +39,7 @@ impl Egress {
         resolver: Arc<dyn Resolve>,
         state: &Path,
     ) -> io::Result<Self> {
-        let mut file = trail::open_egress(state)?;
+        let mut trail = aside(|| EgressTrail::open(state))?;
         let (records, mut waiting) = mpsc::channel::<AuditRecord>(WAITING_RECORDS);
         let log = Log { records, clock: now_us };
         let proxy = Proxy::new(Policy::new(rules.to_vec()), Settings::default(), resolver, log);
@@ -46,16 +53,20 @@ impl Egress {
         });
         tasks.spawn(async move {
             while let Some(record) = waiting.recv().await {
-                // As with the rest of the trail: the work goes on without it.
-                drop(trail::append(&mut file, &record));
+                trail.write(&record);
             }
         });
-        Ok(Self { stop, tasks })
+        Ok(Self { stop, tasks: Mutex::new(tasks) })
     }
 
-    /// Ends every connection and waits for the records.
-    pub(crate) async fn stop(mut self) {
+    /// Ends every connection for good and waits for the records, but not for ever: a
+    /// disk may hang. Whoever stops waiting, or comes again, changes nothing.
+    pub(crate) async fn stop(&self) {
         self.stop.cancel();
-        while self.tasks.join_next().await.is_some() {}
+        let ended = async {
+            let mut tasks = self.tasks.lock().await;
+            while tasks.join_next().await.is_some() {}
+        };
+        tokio::time::timeout(PATIENCE, ended).await.ok();
     }
 }

@@ -128,6 +128,15 @@ impl Room for SupervisedRoom {
         .boxed()
     }
 
+    fn end_egress(&self) -> BoxFuture<'_, ()> {
+        async {
+            if let Some(egress) = &self.egress {
+                egress.stop().await;
+            }
+        }
+        .boxed()
+    }
+
     fn keep(&self) -> BoxFuture<'_, Result<(), RoomError>> {
         async {
             match self.control.ask(Order::Keep).await? {

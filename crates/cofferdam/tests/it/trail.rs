@@ -1,5 +1,8 @@
 //! `--audit`: what a command did can be read afterwards.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
 use serde_json::Value;
 
 use crate::home::Home;
@@ -46,6 +49,39 @@ except OSError: pass'";
     expect(&acts, "created", "path", "/workspace/d");
     expect(&acts, "created", "path", "/workspace/link");
     expect(&acts, "connected", "address", "192.0.2.7:4711");
+}
+
+#[test]
+fn a_connection_that_is_open_when_the_command_ends_is_listed_with_its_bytes() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It holds the connection until the test is over.
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut secret = [0; 10];
+        stream.read_exact(&mut secret).unwrap();
+        stream.write_all(b"k").unwrap();
+        (stream, secret)
+    });
+    let script = format!(
+        "/usr/bin/python3 -c 'import socket
+s = socket.create_connection((\"127.0.0.1\", 3128), 20)
+s.sendall(b\"CONNECT 127.0.0.1:{port} HTTP/1.1\\r\\n\\r\\n\")
+head = b\"\"
+while not head.endswith(b\"\\r\\n\\r\\n\"): head += s.recv(1)
+s.sendall(b\"0123456789\")
+assert s.recv(1) == b\"k\"'"
+    );
+    let acts = acts(&home, &["--network", &format!("allow:127.0.0.1:{port}")], &script);
+    let egress: Vec<&Value> = acts.iter().filter_map(|act| act.get("egress")).collect();
+    let expected = serde_json::json!({
+        "host": "127.0.0.1", "port": port, "verdict": "allowed, ended with the sandbox",
+        "sent": 10, "received": 1,
+    });
+    assert_eq!(egress, [&expected]);
+    let (_held, secret) = server.join().unwrap();
+    assert_eq!(&secret, b"0123456789");
 }
 
 #[test]

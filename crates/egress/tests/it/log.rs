@@ -1,11 +1,12 @@
 //! One record a connection, whatever becomes of it.
 
+use std::io::Write as _;
 use std::net::Shutdown;
 use std::time::Duration;
 
 use cofferdam_egress::{ServeError, Settings};
 
-use crate::harness::{Harness, Script, Server, read_all, wait_for};
+use crate::harness::{Harness, PATIENCE, Script, Server, read_all, read_until, wait_for};
 
 #[test]
 fn every_connection_leaves_exactly_one_record() {
@@ -43,6 +44,43 @@ fn every_connection_leaves_exactly_one_record() {
     assert!(!harness.has_record());
     let summary = harness.stop().unwrap();
     assert_eq!((summary.connections, summary.unrecorded), (7, 0));
+}
+
+#[test]
+fn what_was_carried_to_an_allowed_host_is_never_told_as_refused() {
+    // It has read the request's head and a chunk when it hears what is wrong.
+    let (heard, hears) = std::sync::mpsc::channel();
+    let server = Server::start(move |mut stream| {
+        read_until(&mut stream, b"data\r\n");
+        heard.send(()).unwrap();
+        read_all(&mut stream);
+    });
+    let port = server.port;
+    let mut harness = Harness::start(&format!("127.0.0.1:{port}"));
+    let mut stream = harness.connect();
+    write!(
+        stream,
+        "POST http://127.0.0.1:{port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ndata\r\n"
+    )
+    .unwrap();
+    hears.recv_timeout(PATIENCE).unwrap();
+    stream.write_all(b"nonsense\r\n").unwrap();
+    let answer = read_all(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    drop(stream);
+    let (host, _, verdict, sent, received) = harness.record();
+    assert_eq!(verdict, "allowed, ended: the chunked body is malformed");
+    assert!(host == "127.0.0.1" && sent > 60 && received == 0, "{sent} {received}");
+
+    let server = Server::start(|mut stream| drop(read_until(&mut stream, b"\r\n\r\n")));
+    let port = server.port;
+    let mut harness = Harness::start(&format!("127.0.0.1:{port}"));
+    let answer = harness.ask(format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    let (_, _, verdict, sent, _) = harness.record();
+    let why = "the host's answer is not HTTP/1: it closed the connection without an answer";
+    assert_eq!(verdict, format!("allowed, ended: {why}"));
+    assert!(sent > 30, "{sent}");
 }
 
 #[test]

@@ -3,6 +3,10 @@
 //! Each reported call waits until it is answered, so answering is quick and
 //! always "go on". Who did it is found by climbing from the process to its
 //! monitor, a child of the guest that bears the call's name.
+//!
+//! A process whose monitor was killed is a child of the guest as well, and may
+//! call itself anything. But monitors are in the guest's session, and every
+//! command begins one of its own, from which nobody gets back.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,7 +36,7 @@ const GENERATIONS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Notified {
     listener: OwnedFd,
-    init: u32,
+    guest: Guest,
     known: HashMap<u32, (Instant, Option<CallId>)>,
 }
 
@@ -40,11 +44,11 @@ impl Notified {
     /// Those of the sandbox whose first process is `init`.
     pub(super) fn new(listener: OwnedFd, init: u32) -> Self {
         sys::notify_synchronously(listener.as_fd());
-        Self { listener, init, known: HashMap::new() }
+        let session = Stat::read(init).map(|stat| stat.session);
+        Self { listener, guest: Guest { init, session }, known: HashMap::new() }
     }
 
-    /// Whose call a process belongs to: the one its ancestor among the guest's
-    /// children is named after.
+    /// Whose call a process belongs to.
     fn origin(&mut self, pid: u32) -> Option<CallId> {
         let now = Instant::now();
         if let Some((at, call)) = self.known.get(&pid)
@@ -55,21 +59,36 @@ impl Notified {
         if self.known.len() > 4096 {
             self.known.retain(|_, (at, _)| now.duration_since(*at) < MEMORY);
         }
-        let mut call = None;
+        let call = self.guest.call_of(pid, Stat::read)?;
+        self.known.insert(pid, (now, call));
+        call
+    }
+}
+
+/// The first process and its session, as this `/proc` numbers them.
+#[derive(Debug)]
+struct Guest {
+    init: u32,
+    session: Option<i32>,
+}
+
+impl Guest {
+    /// The call that a process belongs to: the one that its ancestor among the monitors is
+    /// named after. `None` when that cannot be seen any more.
+    fn call_of(&self, pid: u32, look_at: impl Fn(u32) -> Option<Stat>) -> Option<Option<CallId>> {
         let mut at = pid;
         for _ in 0..GENERATIONS {
             if at == self.init {
                 break; // the guest itself
             }
-            let stat = Stat::read(at)?;
+            let stat = look_at(at)?;
             if stat.parent == self.init {
-                call = call_named(&stat.name);
-                break;
+                let is_monitor = self.session == Some(stat.session);
+                return Some(call_named(&stat.name).filter(|_| is_monitor));
             }
             at = stat.parent;
         }
-        self.known.insert(pid, (now, call));
-        call
+        Some(None)
     }
 }
 
@@ -195,6 +214,40 @@ fn address_of(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_process_of_the_guests_own_session_is_believed_its_name() {
+        let lines = [
+            "100 (cofferdam) S 90 100 100 0 -1",
+            "101 (c1z) S 100 100 100 0 -1",
+            "102 (sh) S 101 102 102 0 -1",
+            "103 (c2) S 102 102 102 0 -1",
+            // Their monitor is dead.
+            "104 (c3) S 100 104 104 0 -1",
+            "105 (rm) S 104 104 104 0 -1",
+            // A monitor that waits for its command.
+            "106 (cofferdam) S 100 100 100 0 -1",
+        ];
+        let look_at = |from: &[String], pid: u32| {
+            let line = from.iter().find(|line| line.starts_with(&format!("{pid} ")))?;
+            Stat::parse(line)
+        };
+        let here = lines.map(str::to_owned);
+        // A session that began where this `/proc` does not reach has no number in it, while
+        // that of a command always has one.
+        let outside = lines.map(|line| line.replace(" 100 100 0", " 0 0 0"));
+        for (lines, session) in [(&here, 100), (&outside, 0)] {
+            let guest = Guest { init: 100, session: Some(session) };
+            let call_of = |pid| guest.call_of(pid, |pid| look_at(lines, pid));
+            for pid in [101, 102, 103] {
+                assert_eq!(call_of(pid), Some(Some(CallId(71))), "{pid}");
+            }
+            for pid in [100, 104, 105, 106] {
+                assert_eq!(call_of(pid), Some(None), "{pid}");
+            }
+            assert_eq!(call_of(107), None, "gone before it could be seen");
+        }
+    }
 
     #[test]
     fn addresses_are_written_as_people_read_them() {

@@ -109,6 +109,58 @@ fn only_what_is_listed_can_be_reached_and_every_attempt_is_written_down() {
 }
 
 #[test]
+fn what_goes_out_can_be_ended_and_is_written_down_then() {
+    block_on(async {
+        let home = Home::new();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // It answers once, and holds the connection until the test is over.
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 10]).unwrap();
+            stream.write_all(b"k").unwrap();
+            (listener, stream)
+        });
+        let rules = format!("allow:site.test:{port},127.0.0.1:{port}");
+        let sandbox = open(&home, &rules, Ipv4Addr::LOCALHOST).await;
+        let connect = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT site.test:{port} HTTP/1.1\\r\\n\\r\\n' >&3; \
+             read -r -t 20 line <&3; echo \"$line\"; read -r -t 20 line <&3; "
+        );
+        let bash = async |script: String| {
+            let command = sandbox.argv(["bash", "-c", &script]);
+            sandbox.run(sandbox.next_call_id(), command).await.unwrap()
+        };
+        let sent =
+            bash(format!("{connect} printf 0123456789 >&3; read -r -t 20 -N 1 k <&3; echo $k"))
+                .await;
+        let shown = String::from_utf8_lossy(&sent.stdout).into_owned();
+        assert!(shown.starts_with("HTTP/1.1 200 ") && shown.ends_with("k\n"), "{sent:?}");
+
+        sandbox.end_egress().await;
+        let trail = sandbox.audit().await.unwrap();
+        let egress: Vec<AuditAct> = trail
+            .into_iter()
+            .map(|record| record.act)
+            .filter(|act| matches!(act, AuditAct::Egress { .. }))
+            .collect();
+        let (host, verdict) =
+            ("site.test".to_owned(), "allowed, ended with the sandbox".to_owned());
+        assert_eq!(egress, [AuditAct::Egress { host, port, verdict, sent: 10, received: 1 }]);
+
+        // For good: nobody is let out after that, and to end it again is nothing.
+        let (listener, _held) = server.join().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let after = bash(connect.replace("-t 20", "-t 0.3")).await;
+        assert!(!String::from_utf8_lossy(&after.stdout).contains("200"), "{after:?}");
+        assert!(listener.accept().is_err());
+        sandbox.end_egress().await;
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
 fn a_repository_is_cloned_through_the_proxy() {
     block_on(async {
         let home = Home::new();
@@ -193,6 +245,7 @@ fn the_proxys_probes_pass() {
 fn the_way_out_is_the_same_for_an_ordinary_user() {
     crate::ordinary_user::again(&[
         "egress::only_what_is_listed_can_be_reached_and_every_attempt_is_written_down",
+        "egress::what_goes_out_can_be_ended_and_is_written_down_then",
         "egress::a_repository_is_cloned_through_the_proxy",
         "egress::the_proxys_probes_pass",
     ]);

@@ -95,6 +95,10 @@ impl Room for FakeRoom {
         async move { Ok((Vec::new(), since)) }.boxed()
     }
 
+    fn end_egress(&self) -> BoxFuture<'_, ()> {
+        async {}.boxed()
+    }
+
     fn close(self: Box<Self>) -> BoxFuture<'static, Result<(), RoomError>> {
         async { Ok(()) }.boxed()
     }
