@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use cofferdam_guest_protocol::ExecReport;
 use cofferdam_sandbox::{CallError, Command, Offsets, Process, Sandbox, StdinWriter};
-use cofferdam_types::{Outcome, error_chain};
+use cofferdam_types::Outcome;
 use tokio::time::Instant;
 
 use crate::Product;
@@ -95,8 +95,14 @@ async fn attempt(
     };
     // What an earlier life left behind is removed by whoever comes next. That it
     // cannot be removed is no reason not to run, but one to be told.
-    if let Err(error) = backend.reconcile().await {
-        streams::tell(&Problem::remains(error_chain(&error)).to_string());
+    let reconciled = tokio::select! {
+        reconciled = backend.reconcile() => reconciled,
+        asked = signals.end() => {
+            return Err((Problem::interrupted(asked.number()), asked.exit_code()));
+        }
+    };
+    if let Some(problem) = Problem::remains_of(&reconciled) {
+        streams::tell(&problem.to_string());
     }
     task::settle(&product.home, &mut spec, signals, NO_SANDBOX).await?;
 
@@ -259,6 +265,8 @@ async fn feed(writer: Option<StdinWriter>) {
 }
 
 async fn write_trail(sandbox: &Sandbox, trail: Trail) -> Result<(), Failed> {
+    // What is still connected is recorded when it ends.
+    sandbox.end_egress().await;
     let records = sandbox.audit().await.map_err(|error| (Problem::close(&error), NO_SANDBOX))?;
     trail.write(&records).map_err(|problem| (problem, NO_SANDBOX))
 }

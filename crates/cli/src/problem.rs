@@ -7,7 +7,9 @@ use cofferdam_config::ConfigError;
 use cofferdam_images::ImageError;
 use cofferdam_notebook::NoNotebook;
 use cofferdam_runtime::{DriveError, JournalError};
-use cofferdam_sandbox::{AUTO, CallError, NoSuchBackend, OpenError, RoomError, SandboxError};
+use cofferdam_sandbox::{
+    AUTO, CallError, NoSuchBackend, OpenError, Reconciled, RoomError, SandboxError,
+};
 use cofferdam_setup::SetupError;
 use cofferdam_types::{JobId, ModelName, error_chain};
 use serde::Serialize;
@@ -332,6 +334,19 @@ impl Problem {
             cause,
             "make room on the disk or mend the permissions; each start of cofferdam tries again",
         )
+    }
+
+    /// What of earlier sandboxes could not be cleared away, if anything.
+    pub(crate) fn remains_of(reconciled: &Result<Reconciled, RoomError>) -> Option<Self> {
+        let cause = match reconciled {
+            Ok(Reconciled { left, .. }) => match left.as_slice() {
+                [] => return None,
+                [one] => one.clone(),
+                [one, others @ ..] => format!("{one}; and {} more", others.len()),
+            },
+            Err(error) => error_chain(error),
+        };
+        Some(Self::remains(cause))
     }
 
     /// A sandbox that could not be removed or whose changes could not be kept.

@@ -147,11 +147,14 @@ async fn attempt(
     // What an earlier life left behind is brought home before anybody looks.
     let reconciled = timeout(RECONCILING, backend.reconcile()).await;
     let problem = match reconciled {
-        Ok(reconciled) => reconciled.err().map(|error| error_chain(&error)),
-        Err(_) => Some(format!("it took longer than {} minutes", RECONCILING.as_secs() / 60)),
+        Ok(reconciled) => Problem::remains_of(&reconciled),
+        Err(_) => {
+            let limit = RECONCILING.as_secs() / 60;
+            Some(Problem::remains(format!("it took longer than {limit} minutes")))
+        }
     };
-    if let Some(cause) = problem {
-        screen.warn(&Problem::remains(cause).to_string()).await;
+    if let Some(problem) = problem {
+        screen.warn(&problem.to_string()).await;
     }
     let (job, say) = match wanted {
         Wanted::New(mut spec) => {

@@ -103,6 +103,9 @@ async fn clear(
             return;
         }
     };
+    for error in &found.left {
+        tracing::error!(backend = backend.name(), error, "remains cannot be removed");
+    }
     if !found.removed.is_empty() {
         tracing::info!(backend = backend.name(), count = found.removed.len(), "removed remains");
     }

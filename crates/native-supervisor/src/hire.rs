@@ -78,7 +78,8 @@ pub(crate) struct Hired {
 /// Has the engine start the container, and waits until its first process has come in.
 ///
 /// # Errors
-/// When the engine cannot, or takes too long; the container is then removed.
+/// When the engine cannot, or takes too long; what there is of the container is left to be
+/// removed.
 pub(crate) fn bring(hire: &Hire, identity: Identity, host: &OwnedFd) -> Result<Hired, Failure> {
     let door = supervisor::listen_at(OUTSIDE)?;
     // The directory around it is closed to all others.
@@ -101,7 +102,6 @@ pub(crate) fn bring(hire: &Hire, identity: Identity, host: &OwnedFd) -> Result<H
         }
         Err(failure) => {
             finish(&mut child, Instant::now() + REMOVAL);
-            remove(hire);
             Err(failure)
         }
     }
@@ -279,17 +279,22 @@ fn furnish_inside(
     Ok((vault, left))
 }
 
-/// Has the engine remove what may be left of a container. It may be at it itself, and in its
-/// own way: then it is asked again. What it does not remove, the next start does.
-pub(crate) fn remove(hire: &Hire) {
+/// Has the engine remove what may be left of a container; whether it says that it has. It may
+/// be at it itself, and in its own way: then it is asked again. What it does not remove, the
+/// next start does.
+pub fn remove(hire: &Hire) -> bool {
     let deadline = Instant::now() + REMOVAL;
     for pause in PAUSES {
-        let asked = command(hire, &hire.remove).stderr(Stdio::null()).spawn();
-        if asked.is_ok_and(|mut child| finish(&mut child, deadline)) {
-            return;
+        // Where its program is not there, it will not be in a moment.
+        let Ok(mut child) = command(hire, &hire.remove).stderr(Stdio::null()).spawn() else {
+            return false;
+        };
+        if finish(&mut child, deadline) {
+            return true;
         }
         std::thread::sleep(pause);
     }
+    false
 }
 
 /// Has the engine start a container for a sandbox whose plan comes later. Ends the container
@@ -299,7 +304,9 @@ pub(crate) fn keep_warm(
     identity: Identity,
     host: &OwnedFd,
 ) -> Result<Option<(Commission, Hired)>, Failure> {
-    let hired = bring(hire, identity, host)?;
+    let hired = bring(hire, identity, host).inspect_err(|_| {
+        remove(hire);
+    })?;
     let wait = supervisor::timespec(WARMTH);
     let mut watched =
         [PollFd::new(host, PollFlags::IN), PollFd::new(&hired.newborn.child, PollFlags::IN)];

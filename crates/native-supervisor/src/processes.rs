@@ -14,6 +14,9 @@ pub(crate) struct Stat {
     pub(crate) name: String,
     state: char,
     pub(crate) parent: u32,
+    /// Its session: 0 for one that began outside of what this `/proc` shows. Whoever has left
+    /// one cannot come back.
+    pub(crate) session: i32,
 }
 
 impl Stat {
@@ -22,13 +25,15 @@ impl Stat {
     }
 
     /// The name may hold anything, a closing bracket too; the last one ends it.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (head, tail) = text.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
         let mut fields = tail.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let parent = fields.next()?.parse().ok()?;
-        Some(Self { name: name.to_owned(), state, parent })
+        let _group = fields.next()?;
+        let session = fields.next()?.parse().ok()?;
+        Some(Self { name: name.to_owned(), state, parent, session })
     }
 
     /// It runs nothing of its own any more.
@@ -66,7 +71,12 @@ fn below(init: u32) -> HashMap<u32, bool> {
         }
     }
     found.remove(&init);
-    let idle_helper = |stat: &Stat| stat.parent == init && stat.name == GUEST_NAME;
+    // A command begins a session of its own. If what watches over it is killed, it becomes a
+    // child of the guest, but no helper of its, whatever it calls itself.
+    let session = all.get(&init).map(|stat| stat.session);
+    let idle_helper = |stat: &Stat| {
+        stat.parent == init && stat.name == GUEST_NAME && Some(stat.session) == session
+    };
     // A process that waits for a child to begin another program cannot be seen to
     // stop, but it does nothing before that child does.
     let waits_for_stopped = |pid: u32| {
@@ -88,7 +98,7 @@ fn below(init: u32) -> HashMap<u32, bool> {
 }
 
 /// What the guest calls itself and its idle helpers.
-const GUEST_NAME: &str = "cofferdam";
+pub(crate) const GUEST_NAME: &str = "cofferdam";
 
 /// Whether anything but the guest runs below `init`.
 #[must_use]
@@ -148,25 +158,60 @@ fn send(pid: u32, signal: Signal) {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
     fn a_process_may_be_called_anything() {
-        let stat = Stat::parse("42 (a) b ((c) S 7 42 42 0").unwrap();
-        assert_eq!(stat, Stat { name: "a) b ((c".to_owned(), state: 'S', parent: 7 });
+        let stat = Stat::parse("42 (a) b ((c) S 7 43 41 0").unwrap();
+        let name = "a) b ((c".to_owned();
+        assert_eq!(stat, Stat { name, state: 'S', parent: 7, session: 41 });
         assert_eq!(Stat::parse("garbage"), None);
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a process to look at")]
-    fn a_child_is_below_its_parent() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "processes to look at")]
+    fn all_children_but_the_guests_helpers_are_stopped_whatever_they_are_called() {
+        // A program's file gives a process its name.
+        let place = tempfile::tempdir().unwrap();
+        let named = |name: &[u8]| {
+            let path = place.path().join(OsStr::from_bytes(name));
+            std::os::unix::fs::symlink("/bin/sleep", &path).unwrap();
+            path
+        };
+        let (nameless, guest) = (named(b"\xff"), named(GUEST_NAME.as_bytes()));
+        let mut in_another_session = Command::new("setsid");
+        in_another_session.arg(&guest);
+        let commands = [
+            Command::new("sleep"),
+            Command::new(nameless),
+            in_another_session,
+            Command::new(guest),
+        ];
+        let mut children = commands.map(|mut command| command.arg("60").spawn().unwrap());
+        let pids = children.each_ref().map(Child::id);
+        let name = |pid| Stat::read(pid).unwrap().name;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while pids.map(name) != ["sleep", "\u{fffd}", GUEST_NAME, GUEST_NAME] {
+            assert!(Instant::now() < deadline, "{:?}", pids.map(name));
+            std::thread::yield_now();
+        }
+
+        let [plain, nameless, pretender, helper] = pids;
         assert!(any_below(std::process::id()));
         let stopped = stop_below(std::process::id(), || {}).unwrap();
-        assert!(stopped.contains(&child.id()));
-        assert!(all_threads_stopped(child.id()));
+        for pid in [plain, nameless, pretender] {
+            assert!(stopped.contains(&pid) && all_threads_stopped(pid), "{}", name(pid));
+        }
+        assert!(!stopped.contains(&helper));
         continue_all(&stopped);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 }

@@ -7,10 +7,11 @@
 //! time proportional to what has changed. So it is where a kernel that is a program serves
 //! the workspace: it would not see another one take its place.
 
+use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
 use crate::cgroup::Groups;
@@ -117,20 +118,30 @@ impl Workspace {
         let from = room::upper_of(&self.vault.store, self.present);
         let to = format!("{}/copy{}", self.vault.store, self.copies);
         self.copies += 1;
-        let mut layers = vec![to.clone()];
-        layers.extend(self.vault.lower.iter().cloned());
-        self.inside(|| {
+        let copied = self.inside(|| {
             rustix::fs::mkdir(to.as_str(), Mode::from_raw_mode(0o755)).step("make a layer")?;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let open = |path: &str| rustix::fs::open(path, flags, Mode::empty());
             let (from, to) =
                 (open(&from).step("open the layer")?, open(&to).step("open the copy")?);
-            tree::copy_layer(from.as_fd(), to.as_fd())?;
+            tree::copy_whole_layer(from.as_fd(), to.as_fd())?;
             let stat = rustix::fs::fstat(&from).step("look at the layer")?;
             let (uid, gid) =
                 (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
             rustix::fs::fchown(&to, Some(uid), Some(gid)).step("hand over the copy")
-        })?;
+        });
+        if let Err(failure) = copied {
+            // Half a copy is nobody's, and takes the room that the workspace has. It is removed
+            // by another process: the one that made it may have been killed. If this fails as
+            // well, the first error is the one to tell.
+            ignore(self.inside(|| {
+                let to = CString::new(to).map_err(|_| Failure::new("a layer has no such name"))?;
+                tree::remove(CWD, &to).step("remove the copy")
+            }));
+            return Err(failure);
+        }
+        let mut layers = vec![to];
+        layers.extend(self.vault.lower.iter().cloned());
         Ok(layers)
     }
 

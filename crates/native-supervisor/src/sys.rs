@@ -388,8 +388,10 @@ pub fn give_back_code() {
             if segment.p_type != libc::PT_LOAD || segment.p_flags & libc::PF_W != 0 {
                 continue;
             }
-            let start = (base + segment.p_vaddr) & !(PAGE - 1);
-            let end = base + segment.p_vaddr + segment.p_memsz;
+            // Of an object that was linked for a high address the base is negative.
+            let first = base.wrapping_add(segment.p_vaddr);
+            let start = first & !(PAGE - 1);
+            let end = first + segment.p_memsz;
             // SAFETY: the segment is mapped from a file and never written to, so
             // its pages can be had again; a kernel that refuses changes nothing.
             unsafe {

@@ -2,16 +2,19 @@
 //! laid over a directory. Everything goes by descriptor, one name at a time, so
 //! no link is ever followed, and nothing that is not a file is ever opened.
 
+mod walk;
+
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::failure::{Failure, Step};
+use self::walk::{Level, Work, walk};
+use crate::failure::{Failure, Step, ignore};
 
-/// Trees deeper than this are refused rather than climbed.
-const MAX_DEPTH: usize = 2000;
+/// So many names are tried for something new.
+const ATTEMPTS: usize = 100;
 
 /// A directory below another, whatever its permissions.
 ///
@@ -75,7 +78,6 @@ pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     // A stack of directories instead of calls: trees may be deeper than the
     // program's stack, and than the number of files it may have open. When
     // there are too many open, the deepest part is moved up and removed first.
-    let mut lifted = 0u32;
     let mut open: Vec<(OwnedFd, CString)> = vec![(enter_to_change(parent, name)?, name.to_owned())];
     while let Some((directory, _)) = open.last() {
         let mut below = None;
@@ -107,10 +109,8 @@ pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
             if open.len() >= 512 {
                 // Move the subtree up to the top and begin again from there.
                 let Some((top, _)) = open.first() else { break };
-                let place = format!(".cofferdam-lifted-{lifted}");
-                lifted += 1;
                 if let Some((deep, _)) = open.last() {
-                    rustix::fs::renameat(deep, &name, top, place)?;
+                    lift(deep.as_fd(), &name, top.as_fd())?;
                 }
                 open.truncate(1);
                 continue;
@@ -125,6 +125,24 @@ pub fn remove(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
     Ok(())
 }
 
+/// Moves a directory up, under a name that nobody could foresee and plant there. An empty
+/// directory may be replaced by it: what is there is to be removed anyway.
+fn lift(deep: BorrowedFd<'_>, name: &CStr, top: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    for _ in 0..ATTEMPTS {
+        match rustix::fs::renameat(deep, name, top, random_name(".cofferdam-lifted-")?) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+            other => return other,
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+fn random_name(prefix: &str) -> rustix::io::Result<CString> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    CString::new(format!("{prefix}{:016x}", u64::from_ne_bytes(random))).map_err(|_| Errno::INVAL)
+}
+
 /// Who owns what is laid over a directory, where that is not who wrote it.
 pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 
@@ -132,78 +150,99 @@ pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 /// what is there, whiteouts remove it. Set-id bits do not survive. The layer is
 /// used up by this.
 ///
+/// One name that cannot be laid over holds back none of the others. Not even a
+/// full disk does: a removal makes room, and a small file may fit where a large
+/// one did not.
+///
 /// # Errors
-/// The first thing that cannot be done; what was done stays, and the layer
-/// keeps the rest, so that it can be tried again.
+/// The first thing that could not be done; all else was done, and the layer
+/// keeps what was not, so that it can be tried again.
 pub fn lay_over(
     layer: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
     owner: Owner,
 ) -> Result<(), Failure> {
-    lay_over_at(layer, directory, owner, 0)
+    walk(layer, directory, &LayOver { owner })
 }
 
-fn lay_over_at(
-    layer: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
+struct LayOver {
     owner: Owner,
-    depth: usize,
-) -> Result<(), Failure> {
-    if depth > MAX_DEPTH {
-        return Err(Failure::new(format!("directories are nested more than {MAX_DEPTH} deep")));
-    }
-    for name in names(layer).step("read the changes")? {
-        let shown = name.to_string_lossy().into_owned();
-        let stat = rustix::fs::statat(layer, &name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+impl Work for LayOver {
+    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+        let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
+        let owner = self.owner;
+        let shown = name.to_string_lossy();
+        let stat = rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)
             .step_with(|| format!("look at {shown}"))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if stat.st_rdev == 0 => {
-                remove(directory, &name).step_with(|| format!("remove {shown}"))?;
+                remove(directory, name).step_with(|| format!("remove {shown}"))?;
             }
             FileType::Directory => {
-                let from = enter_to_change(layer, &name).step_with(|| format!("enter {shown}"))?;
+                let from = enter_to_change(layer, name).step_with(|| format!("enter {shown}"))?;
                 if is_opaque(&from) {
-                    remove(directory, &name).step_with(|| format!("replace {shown}"))?;
+                    remove(directory, name)
+                        // Once: at the next try, what this one lays there is to stay.
+                        .and_then(|()| rustix::fs::fremovexattr(&from, OPAQUE))
+                        .step_with(|| format!("replace {shown}"))?;
                 }
-                let to = make_directory(directory, &name)
+                let to = make_directory(directory, name)
                     .step_with(|| format!("make the directory {shown}"))?;
-                lay_over_at(from.as_fd(), to.as_fd(), owner, depth + 1)?;
-                rustix::fs::fchmod(&to, plain_mode(&stat))
-                    .step_with(|| format!("set mode of {shown}"))?;
-                own(&to, owner).step_with(|| format!("set owner of {shown}"))?;
-                rustix::fs::futimens(&to, &times(&stat))
-                    .step_with(|| format!("set times of {shown}"))?;
+                return Level::new(from, to, name, stat).map(Some);
             }
             FileType::RegularFile => {
-                move_file(layer, directory, &name, &stat, owner)
+                move_file(layer, directory, name, &stat, owner)
                     .step_with(|| format!("write {shown}"))?;
             }
             FileType::Symlink => {
-                let target = rustix::fs::readlinkat(layer, &name, Vec::new())
+                let target = rustix::fs::readlinkat(layer, name, Vec::new())
                     .step_with(|| format!("read the link {shown}"))?;
-                remove(directory, &name).step_with(|| format!("replace {shown}"))?;
-                rustix::fs::symlinkat(&target, directory, &name)
+                remove(directory, name).step_with(|| format!("replace {shown}"))?;
+                rustix::fs::symlinkat(&target, directory, name)
                     .step_with(|| format!("link {shown}"))?;
-                own_name(directory, &name, owner).step_with(|| format!("set owner of {shown}"))?;
+                own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
             FileType::Fifo => {
-                remove(directory, &name).step_with(|| format!("replace {shown}"))?;
-                rustix::fs::mknodat(directory, &name, FileType::Fifo, plain_mode(&stat), 0)
+                remove(directory, name).step_with(|| format!("replace {shown}"))?;
+                rustix::fs::mknodat(directory, name, FileType::Fifo, plain_mode(&stat), 0)
                     .step_with(|| format!("make the pipe {shown}"))?;
-                own_name(directory, &name, owner).step_with(|| format!("set owner of {shown}"))?;
+                own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
             // A socket without its listener is nothing, and no device passes.
             _ => {}
         }
-        remove(layer, &name).step_with(|| format!("finish {shown}"))?;
+        remove(layer, name).step_with(|| format!("finish {shown}"))?;
+        Ok(None)
     }
-    Ok(())
+
+    fn finish(&self, above: &Level, level: &Level) -> Result<(), Failure> {
+        let Level { from, to, name, stat, .. } = level;
+        let shown = name.to_string_lossy();
+        if level.failed {
+            // The next try is to find it as this one did; where that fails, only its mode
+            // or its times are others.
+            ignore(rustix::fs::fchmod(from, plain_mode(stat)));
+            ignore(rustix::fs::futimens(from, &times(stat)));
+        }
+        rustix::fs::fchmod(to, plain_mode(stat)).step_with(|| format!("set mode of {shown}"))?;
+        own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+        rustix::fs::futimens(to, &times(stat)).step_with(|| format!("set times of {shown}"))?;
+        if level.failed {
+            return Ok(());
+        }
+        remove(above.from.as_fd(), name).step_with(|| format!("finish {shown}"))
+    }
 }
+
+/// How the kernel marks a directory that replaces the one below it.
+const OPAQUE: &CStr = c"user.overlay.opaque";
 
 fn is_opaque(directory: &OwnedFd) -> bool {
     let mut value = [0; 8];
     matches!(
-        rustix::fs::fgetxattr(directory, c"user.overlay.opaque", &mut value[..]),
+        rustix::fs::fgetxattr(directory, OPAQUE, &mut value[..]),
         Ok(1) if value.first() == Some(&b'y')
     )
 }
@@ -313,11 +352,8 @@ fn copy_file(
 /// does what the layer brings under whatever name.
 fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, OwnedFd)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..100 {
-        let mut random = [0; 8];
-        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-        let name = format!(".cofferdam-incoming-{:016x}", u64::from_ne_bytes(random));
-        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+    for _ in 0..ATTEMPTS {
+        let name = random_name(".cofferdam-incoming-")?;
         match rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
             Err(Errno::EXIST) => {}
             other => return other.map(|file| (name, file)),
@@ -358,56 +394,106 @@ pub(crate) fn copy_content(from: impl AsFd, to: impl AsFd, stat: &Stat) -> rusti
     Ok(())
 }
 
-/// Copies a layer as it is, whiteouts and all, into an empty directory.
-///
-/// # Errors
-/// When something cannot be copied.
-pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    copy_layer_at(from, to, 0)
+/// What a failure means for a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copying {
+    /// The more of it there is, the better.
+    Rescue,
+    /// Half of it is worth nothing.
+    Whole,
 }
 
-fn copy_layer_at(from: BorrowedFd<'_>, to: BorrowedFd<'_>, depth: usize) -> Result<(), Failure> {
-    if depth > MAX_DEPTH {
-        return Err(Failure::new(format!("directories are nested more than {MAX_DEPTH} deep")));
-    }
-    for name in names(from).step("read a layer")? {
-        let shown = name.to_string_lossy().into_owned();
-        let stat = rustix::fs::statat(from, &name, AtFlags::SYMLINK_NOFOLLOW)
-            .step_with(|| format!("look at {shown}"))?;
-        let owner =
-            (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid));
+/// Copies of a layer what can be copied, as it is, whiteouts and all, into an empty directory.
+/// What cannot be, or has no room any more, holds back nothing else.
+///
+/// # Errors
+/// The first thing that could not be copied; all else was.
+pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    walk(from, to, &Copying::Rescue)
+}
+
+/// The same, given up at the first thing that cannot be copied.
+///
+/// # Errors
+/// That thing; what was copied stays.
+pub fn copy_whole_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    walk(from, to, &Copying::Whole)
+}
+
+impl Work for Copying {
+    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+        let (from, to) = (above.from.as_fd(), above.to.as_fd());
+        let shown = name.to_string_lossy();
         let failed = || format!("copy {shown}");
+        let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).step_with(failed)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         match kind {
             FileType::Directory => {
-                let inner_from = enter(from, &name).step(failed())?;
-                let inner_to = make_directory(to, &name).step(failed())?;
-                if is_opaque(&inner_from) {
-                    let flags = rustix::fs::XattrFlags::empty();
-                    rustix::fs::fsetxattr(&inner_to, c"user.overlay.opaque", b"y", flags)
-                        .step(failed())?;
-                }
-                copy_layer_at(inner_from.as_fd(), inner_to.as_fd(), depth + 1)?;
-                own(&inner_to, Some(owner)).step(failed())?;
-                rustix::fs::fchmod(&inner_to, plain_mode(&stat)).step(failed())?;
+                let inner_from = enter_to_read(from, name).step_with(failed)?;
+                let inner_to = make_directory(to, name).step_with(failed)?;
+                return Level::new(inner_from, inner_to, name, stat).map(Some);
             }
-            FileType::RegularFile => {
-                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = rustix::fs::openat(from, &name, flags, Mode::empty()).step(failed())?;
-                copy_file(&file, to, &name, &stat, Some(owner)).step(failed())?;
-            }
-            FileType::Symlink => {
-                let target = rustix::fs::readlinkat(from, &name, Vec::new()).step(failed())?;
-                rustix::fs::symlinkat(&target, to, &name).step(failed())?;
-            }
+            FileType::RegularFile => open_to_read(from, name)
+                .and_then(|file| copy_file(&file, to, name, &stat, owner_of(&stat)))
+                .step_with(failed)?,
+            FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
+                .and_then(|target| rustix::fs::symlinkat(&target, to, name))
+                .and_then(|()| own_name(to, name, owner_of(&stat)))
+                .step_with(failed)?,
             FileType::CharacterDevice | FileType::Fifo => {
-                rustix::fs::mknodat(to, &name, kind, plain_mode(&stat), stat.st_rdev)
-                    .step(failed())?;
+                rustix::fs::mknodat(to, name, kind, plain_mode(&stat), stat.st_rdev)
+                    .and_then(|()| own_name(to, name, owner_of(&stat)))
+                    .step_with(failed)?;
             }
             _ => {}
         }
+        Ok(None)
     }
-    Ok(())
+
+    fn finish(&self, _above: &Level, level: &Level) -> Result<(), Failure> {
+        let Level { from, to, name, stat, .. } = level;
+        let marked = if is_opaque(from) {
+            rustix::fs::fsetxattr(to, OPAQUE, b"y", rustix::fs::XattrFlags::empty())
+        } else {
+            Ok(())
+        };
+        let owned = own(to, owner_of(stat)).and_then(|()| rustix::fs::fchmod(to, plain_mode(stat)));
+        marked.and(owned).step_with(|| format!("copy {}", name.to_string_lossy()))
+    }
+
+    fn gives_up(&self) -> bool {
+        *self == Self::Whole
+    }
+}
+
+fn owner_of(stat: &Stat) -> Owner {
+    Some((rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid)))
+}
+
+/// A directory below another and what is in it, whatever its permissions. They change only
+/// where they are in the way, which is nowhere within a sandbox that goes on: there the right
+/// to do without them is had.
+fn enter_to_read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let directory = enter(parent, name)?;
+    match rustix::fs::statat(&directory, c".", AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => {}
+        Err(Errno::ACCESS) => rustix::fs::fchmod(&directory, Mode::RWXU)?,
+        Err(error) => return Err(error),
+    }
+    Ok(directory)
+}
+
+/// The same of a file.
+fn open_to_read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            // Its owner took its own right to read it; give it back.
+            rustix::fs::chmodat(parent, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+            rustix::fs::openat(parent, name, flags, Mode::empty())
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

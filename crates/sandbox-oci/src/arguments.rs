@@ -23,7 +23,9 @@ pub(crate) fn start(kind: Kind, container: &Container, image: &str) -> Vec<Strin
         format!("--memory={}", limits.memory),
         // Together: no swap.
         format!("--memory-swap={}", limits.memory),
-        format!("--cpus={}.{:03}", limits.milli_cpus / 1000, limits.milli_cpus % 1000),
+        // Docker refuses --cpus of more than the machine has, and no quota.
+        "--cpu-period=100000".to_owned(),
+        format!("--cpu-quota={}", u64::from(limits.milli_cpus) * 100),
         format!("--pids-limit={}", limits.pids),
         format!("--ulimit=nofile={0}:{0}", container.open_files),
         format!("--ulimit=nproc={0}:{0}", container.processes),
@@ -108,7 +110,7 @@ mod tests {
                 "--read-only",
                 "--cap-drop=ALL",
                 "--security-opt=no-new-privileges",
-                "--cpus=1.500",
+                "--cpu-quota=150000",
                 "--pids-limit=512",
                 "--memory-swap=2147483648",
                 "--mount=type=bind,source=/state/door,target=/.door,readonly",

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_embedded::{SUPERVISOR, copy};
-use cofferdam_sandbox::{Fact, OpenError, RoomError, Spec};
+use cofferdam_sandbox::{Fact, OpenError, Reconciled, Spec};
 use cofferdam_supervised::{Engine, FirstPlan, Hire, Supervised};
-use cofferdam_types::{Network, SandboxId};
+use cofferdam_types::Network;
 use sha2::{Digest, Sha256};
 
 use crate::container::{Container, Users, name, sandbox};
@@ -343,24 +343,27 @@ impl Engine for ContainerEngine {
         examine::examine(self)
     }
 
-    fn sweep(&self, held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError> {
-        let mut removed = Vec::new();
+    fn sweep(&self, held: &dyn Fn() -> HashSet<String>) -> Reconciled {
+        let mut swept = Reconciled::default();
         if self.program().is_none() || !self.mark().exists() {
-            return Ok(removed);
+            return swept;
         }
         let listed = if self.kind.is_manager() {
             self.ask(&arguments::list(&self.label), None)
         } else {
             self.ask(&["list", "--quiet"].map(str::to_owned), None)
         };
-        let failed = |refusal: Refusal| RoomError::Step {
-            step: format!("ask {} for containers that were left", self.kind.name()),
-            source: io::Error::other(refusal),
-        };
-        for id in listed.map_err(failed)?.lines().filter_map(sandbox) {
-            if held.contains(&name(id)) {
-                continue;
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(refusal) => {
+                let asked = format!("ask {} for containers that were left", self.kind.name());
+                swept.left.push(format!("{asked}: {refusal}"));
+                return swept;
             }
+        };
+        // Only now: whoever has a container was known to hold it before there was one.
+        let held = held();
+        for id in listed.lines().filter_map(sandbox).filter(|id| !held.contains(&name(*id))) {
             let words = if self.kind.is_manager() {
                 arguments::remove(&name(id))
             } else {
@@ -375,9 +378,13 @@ impl Engine for ContainerEngine {
                 thread::sleep(PAUSE);
                 outcome = self.ask(&words, None);
             }
-            outcome.map_err(failed)?;
-            removed.push(id);
+            match outcome {
+                Ok(_) => swept.removed.push(id),
+                Err(refusal) => {
+                    swept.left.push(format!("{} {}: {refusal}", self.kind.name(), name(id)))
+                }
+            }
         }
-        Ok(removed)
+        swept
     }
 }

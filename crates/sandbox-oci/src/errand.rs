@@ -1,17 +1,26 @@
 //! Asking an engine something by its command line, with an end to every wait.
+//!
+//! What it is given and what it says are files in memory. Pipes would have to be read to
+//! their end, which may never come: a program that was left behind holds them too.
 
 use std::ffi::OsStr;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process_group};
+
 /// How long an engine may take to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How much of an answer is read.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// How much of a complaint is told.
 const TOLD: usize = 600;
@@ -40,34 +49,34 @@ pub(crate) fn ask<Word: AsRef<OsStr>>(
 ) -> Result<String, Refusal> {
     let name = program.display().to_string();
     let not_run = |error| Refusal::NotRun(name.clone(), error);
+    let memory = || memory().map_err(not_run);
+    let (stdout, stderr) = (memory()?, memory()?);
+    let stdin = match input {
+        Some(input) => {
+            let mut file = memory()?;
+            file.write_all(input).and_then(|()| file.rewind()).map_err(not_run)?;
+            Stdio::from(file)
+        }
+        None => Stdio::null(),
+    };
     let mut child = Command::new(program)
         .args(words)
         .env_clear()
         .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdin(stdin)
+        .stdout(stdout.try_clone().map_err(not_run)?)
+        .stderr(stderr.try_clone().map_err(not_run)?)
+        .process_group(0)
         .spawn()
         .map_err(not_run)?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    thread::scope(|scope| {
-        if let (Some(mut stdin), Some(input)) = (stdin, input) {
-            // One that does not read it says why by itself.
-            scope.spawn(move || stdin.write_all(input).ok());
-        }
-        let stdout = scope.spawn(|| stdout.map(read).unwrap_or_default());
-        let stderr = scope.spawn(|| stderr.map(read).unwrap_or_default());
-        let ended = wait(&mut child);
-        let [stdout, stderr] = [stdout, stderr].map(|pipe| pipe.join().unwrap_or_default());
-        match ended.map_err(not_run)? {
-            Some(true) => Ok(stdout),
-            Some(false) => Err(Refusal::Said(shorten(&stderr))),
-            None => Err(Refusal::Silent(name.clone(), PATIENCE.as_secs())),
-        }
-    })
+    match wait(&mut child).map_err(not_run)? {
+        Some(true) => Ok(read(&stdout)),
+        Some(false) => Err(Refusal::Said(shorten(&read(&stderr)))),
+        None => Err(Refusal::Silent(name.clone(), PATIENCE.as_secs())),
+    }
 }
 
-/// Whether it succeeded, or `None` if it had to be ended.
+/// Whether it succeeded, or `None` if it had to be ended, with all that it started.
 fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -75,7 +84,9 @@ fn wait(child: &mut Child) -> io::Result<Option<bool>> {
             return Ok(Some(status.success()));
         }
         if Instant::now() >= deadline {
-            child.kill()?;
+            let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            // Not yet waited for, so nobody else can have its number.
+            group.map(|group| kill_process_group(group, Signal::KILL)).transpose()?;
             child.wait()?;
             return Ok(None);
         }
@@ -83,10 +94,15 @@ fn wait(child: &mut Child) -> io::Result<Option<bool>> {
     }
 }
 
-fn read(pipe: impl Read) -> String {
-    let mut bytes = Vec::new();
-    // What came until it broke is what there is.
-    pipe.take(LONGEST).read_to_end(&mut bytes).ok();
+fn memory() -> io::Result<File> {
+    Ok(File::from(memfd_create("engine", MemfdFlags::CLOEXEC)?))
+}
+
+fn read(said: &File) -> String {
+    let mut bytes = vec![0; LONGEST];
+    // What can be read is what there is.
+    let read = said.read_at(&mut bytes, 0).unwrap_or(0);
+    bytes.truncate(read);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -117,6 +133,13 @@ mod tests {
         assert_eq!(sh("exit 1", None).unwrap_err().to_string(), "it did not say why");
         let missing = ask(Path::new("/nonexistent"), [""; 0], &[], None).unwrap_err();
         assert!(matches!(missing, Refusal::NotRun(..)), "{missing}");
+    }
+
+    #[test]
+    fn nobody_waits_for_what_a_program_left_behind() {
+        let begun = Instant::now();
+        assert_eq!(sh("sleep 30 & echo said", None).unwrap(), "said\n");
+        assert!(begun.elapsed() < PATIENCE, "it was waited for");
     }
 
     #[test]

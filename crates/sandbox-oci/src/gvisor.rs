@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 
 use cofferdam_native_supervisor::identity::AGENT;
 use cofferdam_native_supervisor::sentry::{BUNDLE, ENTER, HIDDEN, PROGRAM, ROOM, STATE};
-use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, RoomError, Spec};
+use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, Reconciled, Spec};
 use cofferdam_supervised::{Engine, FirstPlan, Sentry};
-use cofferdam_types::{Network, SandboxId};
+use cofferdam_types::Network;
 use serde_json::{Value, json};
 
 use crate::container;
@@ -118,8 +118,8 @@ impl Engine for Gvisor {
     }
 
     /// Its processes end with the supervisor's, and what it knows of them is in their room.
-    fn sweep(&self, _held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError> {
-        Ok(Vec::new())
+    fn sweep(&self, _held: &dyn Fn() -> HashSet<String>) -> Reconciled {
+        Reconciled::default()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The image of a container whose room is built by the supervisor: next to nothing.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Its name in an engine.
@@ -37,14 +38,22 @@ pub(crate) fn archive() -> io::Result<Vec<u8>> {
 /// As a directory, below `shelf`; made if it is not there.
 pub(crate) fn directory(shelf: &Path) -> io::Result<PathBuf> {
     let root = shelf.join(NAME.replace(':', "-"));
+    // Whatever the user's mask says, now or when they were made: all is for everybody to see.
+    let show = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755));
+    fs::create_dir_all(&root)?;
+    show(shelf)?;
+    show(&root)?;
     for name in DIRECTORIES {
-        fs::create_dir_all(root.join(name))?;
+        let path = root.join(name);
+        fs::create_dir_all(&path)?;
+        show(&path)?;
     }
     for name in FILES {
         let path = root.join(name);
         if !path.exists() {
-            fs::write(path, "")?;
+            fs::write(&path, "")?;
         }
+        show(&path)?;
     }
     Ok(root)
 }
@@ -55,6 +64,22 @@ mod tests {
 
     use super::*;
     use crate::container::PROGRAM;
+
+    #[test]
+    fn everybody_may_see_it_also_where_a_strict_mask_made_it() {
+        let shelf = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let root = directory(shelf.path()).unwrap();
+        let all = || DIRECTORIES.iter().chain(FILES).map(|name| root.join(name));
+        let closed = Permissions::from_mode(0o700);
+        all().chain([root.clone()]).for_each(|path| {
+            fs::set_permissions(path, closed.clone()).unwrap();
+        });
+        directory(shelf.path()).unwrap();
+        for path in all().chain([root.clone(), shelf.path().to_owned()]) {
+            assert_eq!(mode(&path), 0o755, "{}", path.display());
+        }
+    }
 
     #[test]
     fn it_has_the_places_that_the_supervisor_expects() {

@@ -144,8 +144,17 @@ impl Supervised {
             Some(raised) => raised,
             // Also where the warm one had gone cold: whatever is wrong is told by a new one.
             None => match self.cold(&spec, &workspace, &with_it).await {
-                Err(_) if self.engine.as_ref().is_some_and(|engine| engine.forget()) => {
-                    self.cold(&spec, &workspace, &with_it).await?
+                Err(error) if self.engine.as_ref().is_some_and(|engine| engine.forget()) => {
+                    match self.cold(&spec, &workspace, &with_it).await {
+                        // The first one's supervisor is not done with it: the first error
+                        // tells more.
+                        Err(OpenError::Step { source, .. })
+                            if source.kind() == std::io::ErrorKind::AlreadyExists =>
+                        {
+                            return Err(error);
+                        }
+                        raised => raised?,
+                    }
                 }
                 raised => raised?,
             },
@@ -522,14 +531,31 @@ impl Backend for Supervised {
 
     fn reconcile(&self) -> BoxFuture<'_, Result<Reconciled, RoomError>> {
         async move {
-            let mut found = reconcile::reconcile(&self.home)?;
-            if let Some(engine) = &self.engine {
-                let removed = aside(|| engine.sweep(&state::held_containers(&self.home)))?;
-                found.removed.extend(removed);
-                found.removed.sort_unstable();
-                found.removed.dedup();
+            let (home, engine) = (self.home.clone(), self.engine.clone());
+            // Mostly there is nothing to remove, and to look is quicker than a thread.
+            if engine.is_none()
+                && let Some(found) = reconcile::all_alive(&home)
+            {
+                return Ok(found);
             }
-            Ok(found)
+            // Disks and engines take their time; whoever waits for this may give up.
+            let removing = tokio::task::spawn_blocking(move || {
+                let mut found = reconcile::reconcile(&home)?;
+                if let Some(engine) = engine {
+                    let swept = engine.sweep(&|| state::held_containers(&home));
+                    found.left.extend(swept.left);
+                    found.removed.extend(swept.removed);
+                    found.removed.sort_unstable();
+                    found.removed.dedup();
+                }
+                Ok(found)
+            });
+            removing.await.unwrap_or_else(|error| {
+                Err(RoomError::Step {
+                    step: "remove what was left".to_owned(),
+                    source: std::io::Error::other(error),
+                })
+            })
         }
         .boxed()
     }

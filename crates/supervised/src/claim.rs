@@ -95,10 +95,10 @@ async fn settle(
 }
 
 /// Whether a dead sandbox is cleared away; not when somebody else does that just
-/// now, or its supervisor is still ending.
+/// now, or its supervisor or its last process is still ending.
 fn clear(state: &Path, id: SandboxId, claim: &Claim) -> Result<bool, Failure> {
     match remains::take_lock(state) {
-        Ok(Some(_lock)) => reconcile::clear(state, id, Some(claim)).map(|()| true),
+        Ok(Some(_lock)) => reconcile::clear(state, id, Some(claim)),
         Ok(None) => Ok(false),
         // Removed while it was being looked at.
         Err(failure) if failure.errno == rustix::io::Errno::NOENT.raw_os_error() => Ok(true),

@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use cofferdam_native_supervisor::wire::FirstPlan;
-use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, RoomError, Spec};
-use cofferdam_types::SandboxId;
+use cofferdam_sandbox::{Capabilities, Fact, Grade, OpenError, Reconciled, Spec};
 
 use crate::explain::in_step;
 use crate::state::State;
@@ -58,12 +57,10 @@ pub trait Engine: Send + Sync {
     /// What this machine has of it, found without making a sandbox.
     fn examine(&self) -> Vec<Fact>;
 
-    /// Removes the containers of this home but for those by these names, and returns the
-    /// sandboxes they were made for.
-    ///
-    /// # Errors
-    /// When the engine does not answer.
-    fn sweep(&self, held: &HashSet<String>) -> Result<Vec<SandboxId>, RoomError>;
+    /// Removes the containers of this home but for those that are held, and returns the
+    /// sandboxes they were made for. Which are held is asked after the engine was asked
+    /// which there are: one that is made meanwhile is not taken for left over.
+    fn sweep(&self, held: &dyn Fn() -> HashSet<String>) -> Reconciled;
 }
 
 /// Where an engine's sandbox begins; its container, if it has one, is noted.

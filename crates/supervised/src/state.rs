@@ -36,11 +36,17 @@ pub(crate) fn path(home: &Path, id: SandboxId) -> PathBuf {
     home.join(id.to_string())
 }
 
-/// The containers of sandboxes that somebody makes or holds now.
+/// The containers of sandboxes that somebody makes or holds now. One that waited is given
+/// another directory, once, when it is taken, and may be missed just then: so two looks.
 pub(crate) fn held_containers(home: &Path) -> HashSet<String> {
-    let entries = fs::read_dir(home).into_iter().flatten().flatten();
-    let held = entries.filter(|entry| matches!(remains::take_lock(&entry.path()), Ok(None)));
-    held.filter_map(|entry| fs::read_to_string(entry.path().join(CONTAINER)).ok()).collect()
+    let mut names = HashSet::new();
+    for _ in 0..2 {
+        let entries = fs::read_dir(home).into_iter().flatten().flatten();
+        let held = entries.filter(|entry| matches!(remains::take_lock(&entry.path()), Ok(None)));
+        names
+            .extend(held.filter_map(|entry| fs::read_to_string(entry.path().join(CONTAINER)).ok()));
+    }
+    names
 }
 
 /// Where every sandbox first mounts its root, for itself alone. Removing such a

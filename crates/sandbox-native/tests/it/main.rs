@@ -14,3 +14,4 @@ mod life;
 mod ordinary_user;
 mod probes;
 mod quota;
+mod trail;

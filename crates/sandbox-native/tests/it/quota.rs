@@ -134,8 +134,62 @@ fn changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not
 }
 
 #[test]
+fn one_directory_too_deep_takes_nothing_else_with_it() {
+    block_on(async {
+        let home = Home::new();
+        let directory = home.directory("project");
+        let spec = Spec {
+            workspace: Workspace::Directory(directory.clone()),
+            changes: Changes::InMemory,
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        let script = "echo x > a; mkdir deep; echo x > deep/beside; echo x > z; \
+                      cd deep && perl -e 'for (1..2100) { mkdir \"n\" and chdir \"n\" or die }'";
+        let made = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(made.outcome.success(), "{made:?}");
+        let error = sandbox.close().await.unwrap_err();
+        assert!(error.to_string().contains("in deep/n/n"), "{error}");
+        for name in ["a", "deep/beside", "z"] {
+            assert_eq!(std::fs::read_to_string(directory.join(name)).unwrap(), "x\n", "{name}");
+        }
+        assert_eq!(home.left().len(), 1, "what is left of it is kept");
+    });
+}
+
+#[test]
+fn a_snapshot_for_which_there_is_no_room_leaves_the_room_there_was() {
+    block_on(async {
+        let home = Home::new();
+        let spec = Spec { limits: small(), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        let sh = async |script: &str| {
+            let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await;
+            result.unwrap().outcome.success()
+        };
+        assert!(sh("dd if=/dev/zero of=big bs=1M count=10 2>/dev/null").await);
+        // While something runs, a snapshot is a copy.
+        let running = sandbox.shell("sleep 1000");
+        let running = sandbox.start(sandbox.next_call_id(), running).await.unwrap();
+        running.started().await.unwrap();
+        for _ in 0..2 {
+            let error = sandbox.snapshot().await.err().unwrap();
+            assert!(error.to_string().contains("copy big"), "{error}");
+        }
+        assert!(sh("dd if=/dev/zero of=more bs=1M count=4 2>/dev/null").await);
+        assert!(sh("rm big").await);
+        sandbox.snapshot().await.unwrap();
+        running.kill().await;
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
 fn quotas_are_the_same_for_an_ordinary_user() {
     ordinary_user::again(&[
+        "quota::one_directory_too_deep_takes_nothing_else_with_it",
+        "quota::a_snapshot_for_which_there_is_no_room_leaves_the_room_there_was",
         "quota::a_scratch_workspace_ends_where_its_limits_say",
         "quota::changes_kept_in_memory_end_where_their_limits_say_and_are_applied",
         "quota::changes_kept_in_memory_that_cannot_be_applied_are_saved_for_the_next_start",

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use cofferdam_sandbox::conformance;
+use cofferdam_sandbox::{Sandbox, Spec, conformance};
 use cofferdam_sandbox_oci::Kind;
 use cofferdam_testkit::OrdinaryUser;
+use cofferdam_types::Limits;
 
 use crate::engines::{Lab, block_on};
 
@@ -57,4 +58,19 @@ fn podman_behaves_like_a_sandbox_for_an_ordinary_user() {
         "{}",
         OrdinaryUser::WithRange.runs(&["conformance::podman_behaves_like_a_sandbox"]).unwrap()
     );
+}
+
+/// The usual limits are for two processors, and a machine may have one.
+#[test]
+fn more_processors_may_be_allowed_than_there_are() {
+    for kind in [Kind::Docker, Kind::Podman] {
+        let Some(lab) = Lab::new(kind) else { continue };
+        block_on(async {
+            let limits = Limits { milli_cpus: 10_000_000, ..Limits::default() };
+            let spec = Spec { limits, ..Spec::scratch() };
+            let sandbox = Sandbox::open(&lab.backend(), spec).await.unwrap();
+            sandbox.close().await.unwrap();
+        });
+        lab.assert_empty();
+    }
 }

@@ -164,7 +164,7 @@ impl Lab {
         kill(found.unwrap().parse().unwrap());
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 

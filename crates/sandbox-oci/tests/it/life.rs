@@ -7,6 +7,7 @@ use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spe
 use cofferdam_sandbox_oci::Kind;
 use cofferdam_types::{Limits, Outcome};
 use rustix::process::Signal;
+use tokio::task::JoinSet;
 
 use crate::engines::{Lab, block_on, wait_until};
 
@@ -53,6 +54,84 @@ fn nothing_is_lost_when_the_supervisor_is_killed_on_runc() {
 #[test]
 fn nothing_is_lost_when_the_supervisor_is_killed_on_runsc() {
     nothing_is_lost_when_the_supervisor_is_killed(Kind::Runsc);
+}
+
+/// What a container wrote is in the kernel's hands when its supervisor is killed, and the
+/// container runs on for a while. Whoever comes next has all of it.
+fn the_next_sandbox_has_what_was_written(kind: Kind) {
+    let Some(lab) = Lab::new(kind) else { return };
+    let directory = lab.directory("project");
+    block_on(async {
+        let spec =
+            || Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&lab.backend(), spec()).await.unwrap();
+        let script = "head -c 64M /dev/urandom > large; sha256sum large > sum; setsid sleep 1000 &";
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        lab.kill_supervisors();
+        let next = Sandbox::open(&lab.backend(), spec()).await.unwrap();
+        drop(sandbox);
+        let script = "sha256sum --check sum";
+        let result = next.run(next.next_call_id(), next.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        next.close().await.unwrap();
+        // What its engine knows of the dead one is removed by the next start.
+        assert_eq!(lab.backend().reconcile().await.unwrap().left, [""; 0]);
+    });
+    assert_eq!(directory.join("large").metadata().unwrap().len(), 64 << 20);
+    lab.assert_empty();
+}
+
+#[test]
+fn the_next_sandbox_has_what_was_written_on_docker() {
+    the_next_sandbox_has_what_was_written(Kind::Docker);
+}
+
+#[test]
+fn the_next_sandbox_has_what_was_written_on_podman() {
+    the_next_sandbox_has_what_was_written(Kind::Podman);
+}
+
+#[test]
+fn the_next_sandbox_has_what_was_written_on_crun() {
+    the_next_sandbox_has_what_was_written(Kind::Crun);
+}
+
+#[test]
+fn a_container_that_is_made_while_remains_are_looked_for_is_none_of_them() {
+    let Some(mut lab) = Lab::new(Kind::Docker) else { return };
+    let (asked, go_on) = (lab.path("asked"), lab.path("go-on"));
+    // The engine's list comes late: bounded, should the test fail.
+    lab.put_in_front(&format!(
+        "case \" $* \" in *' ps '*) touch '{}'; for i in $(seq 600); do \
+         [ -e '{}' ] && break; sleep 0.1; done;; esac; exec $REAL \"$@\"",
+        asked.display(),
+        go_on.display()
+    ));
+    block_on(async {
+        let backend = std::sync::Arc::new(lab.backend());
+        // So that the engine is known to have been used.
+        let first = Sandbox::open(&*backend, Spec::scratch()).await.unwrap();
+        first.close().await.unwrap();
+        let mut looking = JoinSet::new();
+        let reconciling = std::sync::Arc::clone(&backend);
+        looking.spawn(async move { reconciling.reconcile().await });
+        while !asked.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Whoever does not want to wait for the engine need not.
+        let little = Duration::from_millis(10);
+        assert!(tokio::time::timeout(little, backend.reconcile()).await.is_err());
+        let sandbox = Sandbox::open(&*backend, Spec::scratch()).await.unwrap();
+        assert!(looking.try_join_next().is_none());
+        std::fs::write(&go_on, "").unwrap();
+        let found = looking.join_next().await.unwrap().unwrap().unwrap();
+        assert_eq!(found.removed, []);
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell("true")).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        sandbox.close().await.unwrap();
+    });
+    lab.assert_empty();
 }
 
 #[test]
