@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 
@@ -106,15 +108,28 @@ fn a_flood_that_begins_slowly_can_be_interrupted() {
     exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = exec.command().spawn().unwrap();
     let stdout = child.stdout.take().unwrap();
-    // As much as the pipe takes and what may wait behind it; one piece more is a flood.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    assert_eq!(lines.by_ref().take(7).count(), 7);
-    std::thread::sleep(std::time::Duration::from_millis(300)); // it may go as far as it can
+    // It goes as far as the pipe and what may wait behind it let it, and then no further. How
+    // far that is depends on the pieces in which it came.
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let counting = std::thread::spawn(move || {
+        for _line in stderr.lines() {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let mut before = 0;
+    eventually("it goes no further", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let now = told.load(Ordering::Relaxed);
+        now > 0 && std::mem::replace(&mut before, now) == now
+    });
     let own = i32::try_from(child.id()).unwrap();
     invocation::kill(own, Signal::INT);
     eventually("the command has ended", || processes::with_argument(&mark) == [own]);
     drop(stdout);
     invocation::wait(&mut child);
+    counting.join().unwrap();
 }
 
 /// What was written before the end comes, however late it is read, and of what is left behind
