@@ -79,6 +79,8 @@ pub struct Record {
     pub tags: BTreeSet<String>,
     /// What was asked for again, by its file: whether it came.
     pub recalled: BTreeMap<u32, bool>,
+    /// Files that were not there when they were read: nobody can know what they hid.
+    pub missed: BTreeSet<u32>,
     /// What was wrong with questions.
     pub violations: Vec<String>,
 }
@@ -362,6 +364,15 @@ fn check(record: &mut Record, sight: &Sight) {
     record.tags.extend(sight.tags.iter().cloned());
     for orphan in &sight.orphans {
         record.violations.push(format!("question {number}: {orphan} has no other half"));
+    }
+    for title in &sight.strange {
+        record.violations.push(format!("question {number}: the memory has a section {title:?}"));
+    }
+    for (file, was_there) in &sight.read {
+        match was_there {
+            true => record.missed.remove(file),
+            false => record.missed.insert(*file),
+        };
     }
     for (words, result) in &sight.recalls {
         let file = words.rsplit('-').next().and_then(|number| number.parse().ok());

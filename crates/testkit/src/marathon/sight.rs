@@ -8,6 +8,22 @@ use serde_json::Value;
 /// What stands before the tag of a rule.
 const TAG: &str = "carries the tag [";
 
+/// The sections of a memory that tell how steps stand.
+const DONE: &str = "Done";
+const WENT_WRONG: &str = "Went wrong when last run";
+
+/// All that a memory may be made of, by their beginnings. Whoever does not know a section
+/// passes over what it says.
+const SECTIONS: [&str; 7] = [
+    "What the user has said since",
+    "The plan",
+    "Decided",
+    WENT_WRONG,
+    "Went wrong at an earlier time",
+    DONE,
+    "Summary of #",
+];
+
 /// How a step stands, as far as can be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -36,8 +52,12 @@ pub(super) struct Sight {
     pub(super) names: Vec<String>,
     /// What was recalled by words, and what came.
     pub(super) recalls: Vec<(String, String)>,
+    /// Files that a step read, and whether they were there.
+    pub(super) read: Vec<(u32, bool)>,
     /// Calls without results and results without calls.
     pub(super) orphans: Vec<String>,
+    /// Titles of a memory's sections that nobody knows.
+    pub(super) strange: Vec<String>,
     steps: Vec<(u32, Standing)>,
 }
 
@@ -112,15 +132,19 @@ impl Sight {
             let names = names.trim_end_matches('.').split(", ");
             self.names = names.map(str::to_owned).collect();
         }
+        let Some((_, memory)) = text.split_once("<memory>") else { return };
         let mut section = "";
-        for line in text.lines() {
+        for line in memory.lines() {
             if let Some(title) = line.strip_prefix("## ") {
                 section = title;
+                if !SECTIONS.iter().any(|known| title.starts_with(known)) {
+                    self.strange.push(title.to_owned());
+                }
             }
             let Some(step) = step_in(line) else { continue };
             match section {
-                "Done" => self.steps.push((step, Standing::Done)),
-                "Open failures" => self.steps.push((step, Standing::Unknown)),
+                DONE => self.steps.push((step, Standing::Done)),
+                WENT_WRONG => self.steps.push((step, Standing::Unknown)),
                 _ => {}
             }
         }
@@ -137,6 +161,11 @@ impl Sight {
                 for decision in list(input.get("decisions")).filter_map(Value::as_str) {
                     self.learn_tags(decision);
                 }
+            }
+            "read_file" => {
+                let file = text(input, "path").strip_prefix("data/");
+                let number = file.and_then(|file| file.strip_suffix(".log")?.parse().ok());
+                self.read.extend(number.map(|number| (number, !failed)));
             }
             "recall" => self.recalls.push((text(input, "query").to_owned(), content.to_owned())),
             "bash" => {
@@ -217,9 +246,9 @@ mod tests {
 
     #[test]
     fn steps_and_rules_are_seen_in_the_memory_and_in_what_follows() {
-        let memory = "<memory>\n## What the user has said since\n#9: carries the tag [x-1].\n\n## Open \
-                      failures\n#7: printf 'step 0002 [x]\\n' >> l (end not known)\n\n## Done\n#5: ran \
-                      printf 'step 0001 [x]\\n' >> l\n</memory>";
+        let memory = "<memory>\n## What the user has said since\n#9: carries the tag [x-1].\n\n## Went \
+                      wrong when last run\n#7: $ printf 'step 0002 [x]\\n' >> l: failed\n\n## \
+                      Done\n#5: $ printf 'step 0001 [x]\\n' >> l\n\n## News\n</memory>";
         let sight = seen(json!([
             {"role": "user", "content": [{"type": "text", "text": memory}]},
             {"role": "assistant", "content": [bash("a", "printf 'step 0003 [x]\\n' >> l")]},
@@ -230,6 +259,7 @@ mod tests {
         assert_eq!(steps, [Done, Unknown, Done, Open]);
         assert_eq!(sight.tags, ["x-1".to_owned()].into());
         assert_eq!(sight.orphans, [""; 0]);
+        assert_eq!(sight.strange, ["News"]);
     }
 
     #[test]
@@ -245,6 +275,19 @@ mod tests {
             ]));
             assert_eq!(sight.step(3), standing, "{found}");
         }
+    }
+
+    #[test]
+    fn what_was_read_is_told_from_what_was_not_there() {
+        let read = |id: &str, path: &str| {
+            let input = json!({ "path": path });
+            json!({"type": "tool_use", "id": id, "name": "read_file", "input": input})
+        };
+        let sight = seen(json!([
+            {"role": "assistant", "content": [read("a", "data/0017.log"), read("b", "data/0018.log")]},
+            {"role": "user", "content": [result("a", "no such file", true), result("b", "1 x", false)]},
+        ]));
+        assert_eq!(sight.read, [(17, false), (18, true)]);
     }
 
     #[test]
