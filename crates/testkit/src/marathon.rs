@@ -375,11 +375,15 @@ fn check(record: &mut Record, sight: &Sight) {
         };
     }
     for (words, result) in &sight.recalls {
-        let file = words.rsplit('-').next().and_then(|number| number.parse().ok());
-        if let Some(file) = file
-            && result.contains(&secret(file).1)
-        {
-            record.recalled.insert(file, true);
+        let Some(file) = words.rsplit('-').next().and_then(|number| number.parse().ok()) else {
+            continue;
+        };
+        match result {
+            Some(result) => {
+                *record.recalled.entry(file).or_insert(false) |= result.contains(&secret(file).1);
+            }
+            // The job was killed meanwhile, so nobody has looked.
+            None => record.recalled.retain(|asked, came| *asked != file || *came),
         }
     }
 }

@@ -50,8 +50,8 @@ pub(super) struct Sight {
     pub(super) tags: BTreeSet<String>,
     /// What a summary has to name.
     pub(super) names: Vec<String>,
-    /// What was recalled by words, and what came.
-    pub(super) recalls: Vec<(String, String)>,
+    /// What was recalled by words, and what came; nothing where the call did not end well.
+    pub(super) recalls: Vec<(String, Option<String>)>,
     /// Files that a step read, and whether they were there.
     pub(super) read: Vec<(u32, bool)>,
     /// Calls without results and results without calls.
@@ -167,7 +167,10 @@ impl Sight {
                 let number = file.and_then(|file| file.strip_suffix(".log")?.parse().ok());
                 self.read.extend(number.map(|number| (number, !failed)));
             }
-            "recall" => self.recalls.push((text(input, "query").to_owned(), content.to_owned())),
+            "recall" => {
+                let came = (!failed).then(|| content.to_owned());
+                self.recalls.push((text(input, "query").to_owned(), came));
+            }
             "bash" => {
                 let command = text(input, "command");
                 let looks = command.starts_with("grep ");
