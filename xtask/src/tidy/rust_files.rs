@@ -14,6 +14,7 @@ pub(super) fn check(file: &TextFile, accepted: &[(&str, &str)]) -> Vec<Violation
     violations.extend(length(&file.path, &file.text));
     violations.extend(unfinished(&file.path, &code));
     violations.extend(ignored_tests(&file.path, &code));
+    violations.extend(examples(&file.path, &file.text));
     violations.extend(unexpected_unsafe(&file.path, &code, accepted));
     violations
 }
@@ -108,6 +109,35 @@ fn ignored_tests(path: &str, code: &str) -> Vec<Violation> {
                 "a test is ignored",
                 "repair it or remove it; where a machine lacks something, the test finds that \
                  out and says so",
+            ));
+        }
+    }
+    violations
+}
+
+/// Finds blocks of code in documentation that read as if they were run. There is no run of
+/// those: for a handful of examples it would go through every crate.
+fn examples(path: &str, text: &str) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let words = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"));
+        let Some(kind) = words.and_then(|words| words.trim_start().strip_prefix("```")) else {
+            inside &= words.is_some();
+            continue;
+        };
+        inside = !inside;
+        let would_run = |kind: &str| {
+            ["", "rust", "no_run", "should_panic", "compile_fail"].contains(&kind)
+                || kind.starts_with("edition")
+        };
+        if inside && kind.split(',').all(|kind| would_run(kind.trim())) {
+            violations.push(Violation::new(
+                path,
+                index + 1,
+                "an example in documentation that nothing runs",
+                "make it a test; what is only to be read is marked `ignore` or `text`",
             ));
         }
     }

@@ -83,3 +83,15 @@ fn unsafe_is_found_once_a_file_and_only_where_none_is_expected() {
     assert_eq!(causes_at("b/srcs/x.rs", text), found);
     assert_eq!(causes_at("c/a/sys.rs", text), found);
 }
+
+#[test]
+fn examples_that_look_as_if_they_were_run_are_found() {
+    let found = |kind: &str| causes(&format!("//! A.\n//! ```{kind}\n//! f()\n//! ```\n"));
+    for kind in ["", "rust", "no_run", "rust,should_panic", "edition2024"] {
+        assert_eq!(found(kind), ["2 an example in documentation that nothing runs"], "{kind}");
+    }
+    for kind in ["text", "ignore", "rust,ignore", "sh", "json"] {
+        assert_eq!(found(kind), FINE, "{kind}");
+    }
+    assert_eq!(causes("//! A.\nconst A: &str = \"\n```\nf()\n```\n\";\n"), FINE);
+}
