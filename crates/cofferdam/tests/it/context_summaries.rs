@@ -56,6 +56,7 @@ fn one_that_stalls_and_then_works() {
         0 => Summary::Stall,
         _ => Summary::Good,
     });
+    long.agent.configure("[model]\nidle_timeout = \"10s\"\n");
     ended(long.start()).expect_code(0);
     let transcript = long.agent.transcript();
     let failed = of_kind(&transcript, "model_failed");
