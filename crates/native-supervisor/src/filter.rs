@@ -86,7 +86,14 @@ enum Check {
     Personality,
     /// Opening for writing is an act; the flags are in this argument.
     Open(u32),
+    /// Not of the first process, named by the first argument.
+    NotFirst,
+    /// Not of the first process, nor of its group, nor of a whole user, which is this kind.
+    Priority(u32),
 }
+
+/// The number of the first process, and of its group, inside.
+const FIRST: u32 = 1;
 
 /// The filter.
 #[must_use]
@@ -241,6 +248,20 @@ impl Assembler {
                 self.load(offset_argument(flags));
                 self.skip_if(BPF_JSET, OPEN_WRITES, 0, 1);
                 self.answer(if options.audit { NOTIFY } else { ALLOW });
+                self.answer(ALLOW);
+            }
+            Check::NotFirst => {
+                self.load(offset_argument(0));
+                self.skip_if(BPF_JEQ, FIRST, 0, 1);
+                self.answer(refuse(libc::EPERM));
+                self.answer(ALLOW);
+            }
+            Check::Priority(user) => {
+                self.load(offset_argument(0));
+                self.skip_if(BPF_JEQ, user, 2, 0);
+                self.load(offset_argument(1));
+                self.skip_if(BPF_JEQ, FIRST, 0, 1);
+                self.answer(refuse(libc::EPERM));
                 self.answer(ALLOW);
             }
         }

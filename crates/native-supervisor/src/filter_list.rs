@@ -6,6 +6,10 @@
 
 use super::Check;
 
+/// What names all processes of a user, in `ioprio_set` and in `setpriority`.
+const IOPRIO_WHO_USER: u32 = 3;
+const PRIO_USER: u32 = 2;
+
 #[rustfmt::skip]
 pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_brk, libc::SYS_capget,
@@ -28,7 +32,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_gettimeofday, libc::SYS_getuid, libc::SYS_getxattr, libc::SYS_inotify_add_watch,
     libc::SYS_inotify_init1, libc::SYS_inotify_rm_watch, libc::SYS_io_cancel,
     libc::SYS_io_destroy, libc::SYS_io_getevents, libc::SYS_io_setup, libc::SYS_io_submit,
-    libc::SYS_ioprio_get, libc::SYS_ioprio_set, libc::SYS_kill, libc::SYS_landlock_add_rule,
+    libc::SYS_ioprio_get, libc::SYS_kill, libc::SYS_landlock_add_rule,
     libc::SYS_landlock_create_ruleset, libc::SYS_landlock_restrict_self, libc::SYS_lgetxattr,
     libc::SYS_listen, libc::SYS_listxattr, libc::SYS_llistxattr, libc::SYS_lremovexattr,
     libc::SYS_lseek, libc::SYS_lsetxattr, libc::SYS_madvise, libc::SYS_membarrier,
@@ -40,7 +44,7 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_munmap, libc::SYS_nanosleep, libc::SYS_newfstatat, libc::SYS_pidfd_open,
     libc::SYS_pidfd_send_signal, libc::SYS_pipe2, libc::SYS_pkey_alloc, libc::SYS_pkey_free,
     libc::SYS_pkey_mprotect, libc::SYS_ppoll, libc::SYS_prctl, libc::SYS_pread64,
-    libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_prlimit64, libc::SYS_process_madvise,
+    libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_process_madvise,
     libc::SYS_process_mrelease, libc::SYS_pselect6, libc::SYS_pwrite64, libc::SYS_pwritev,
     libc::SYS_pwritev2, libc::SYS_read, libc::SYS_readahead, libc::SYS_readlinkat,
     libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmmsg, libc::SYS_recvmsg,
@@ -50,12 +54,12 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_rt_sigtimedwait, libc::SYS_rt_tgsigqueueinfo, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_getaffinity, libc::SYS_sched_getattr,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_sched_rr_get_interval,
-    libc::SYS_sched_setaffinity, libc::SYS_sched_setattr, libc::SYS_sched_setparam,
-    libc::SYS_sched_setscheduler, libc::SYS_sched_yield, libc::SYS_seccomp, libc::SYS_semctl,
+   
+    libc::SYS_sched_yield, libc::SYS_seccomp, libc::SYS_semctl,
     libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop,
     libc::SYS_sendmmsg, libc::SYS_sendmsg, libc::SYS_sendto, libc::SYS_set_robust_list,
     libc::SYS_set_tid_address, libc::SYS_setfsgid, libc::SYS_setfsuid, libc::SYS_setgid,
-    libc::SYS_setgroups, libc::SYS_setitimer, libc::SYS_setpgid, libc::SYS_setpriority,
+    libc::SYS_setgroups, libc::SYS_setitimer, libc::SYS_setpgid,
     libc::SYS_setregid, libc::SYS_setresgid, libc::SYS_setresuid, libc::SYS_setreuid,
     libc::SYS_setrlimit, libc::SYS_setsid, libc::SYS_setsockopt, libc::SYS_setuid,
     libc::SYS_setxattr, libc::SYS_shmat, libc::SYS_shmctl, libc::SYS_shmdt, libc::SYS_shmget,
@@ -121,6 +125,16 @@ pub(super) const RECORDED: &[libc::c_long] = &[
 pub(super) const UNFIT: &[libc::c_long] = &[libc::SYS_sendfile, libc::SYS_splice];
 
 pub(super) const CHECKED: &[(libc::c_long, Check)] = &[
+    // What a process may do to any other of its user: take its descriptors away, and its turns at
+    // the processor. The first process is of the same user, and has to be able to end all others.
+    (libc::SYS_ioprio_set, Check::Priority(IOPRIO_WHO_USER)),
+    (libc::SYS_prlimit64, Check::NotFirst),
+    (libc::SYS_sched_setaffinity, Check::NotFirst),
+    (libc::SYS_sched_setattr, Check::NotFirst),
+    (libc::SYS_sched_setparam, Check::NotFirst),
+    (libc::SYS_sched_setscheduler, Check::NotFirst),
+    (libc::SYS_setpriority, Check::Priority(PRIO_USER)),
+    // And what reaches out of the sandbox, or is recorded.
     (libc::SYS_clone, Check::Clone),
     (libc::SYS_socket, Check::Socket),
     (libc::SYS_socketpair, Check::SocketPair),

@@ -188,3 +188,37 @@ fn no_answer_is_far_away() {
     let program = program(AUDITED);
     assert!(program.len() < 600, "{} instructions", program.len());
 }
+
+#[test]
+fn nobody_lowers_the_first_process() {
+    let unless_pinned = Options { pin_cpus: false, ..PLAIN };
+    let ask = |call, arguments: [u64; 3]| {
+        let [first, second, third] = arguments;
+        ask(unless_pinned, call, [first, second, third, 0, 0, 0])
+    };
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ] {
+        assert_eq!(ask(call, [1, 7, 0x7fff_0000]), refuse(libc::EPERM), "{call}");
+        // Only the low half is a number of a process.
+        assert_eq!(ask(call, [0xffff_ffff_0000_0001, 7, 0]), refuse(libc::EPERM), "{call}");
+        for other in [0, 2, 4711] {
+            assert_eq!(ask(call, [other, 7, 0x7fff_0000]), ALLOW, "{call} {other}");
+        }
+    }
+    let kinds = [(libc::SYS_setpriority, [0, 1, 2]), (libc::SYS_ioprio_set, [1, 2, 3])];
+    for (call, [process, group, user]) in kinds {
+        for kind in [process, group] {
+            assert_eq!(ask(call, [kind, 1, 19]), refuse(libc::EPERM), "{call} {kind}");
+            assert_eq!(ask(call, [kind, 0, 19]), ALLOW, "{call} {kind}");
+            assert_eq!(ask(call, [kind, 4711, 19]), ALLOW, "{call} {kind}");
+        }
+        for who in [0, 1000] {
+            assert_eq!(ask(call, [user, who, 19]), refuse(libc::EPERM), "{call} {who}");
+        }
+    }
+}

@@ -17,7 +17,36 @@ super::promises! {
     time_out, Nothing: "a time-out kills deaf, stopped and double-forked processes";
     signal_to_all, Nothing: "a signal from outside reaches every process of the command";
     kill_by_drop, Nothing: "a command that is dropped is killed, descendants and all";
+    first_process, Nothing: "what can end every process cannot be held back by one";
     leftovers, Nothing: "processes left behind are counted, and killed when that was asked for";
+}
+
+/// The first process is of the commands' own user, to whom the kernel gives much power over it.
+async fn first_process(lab: &Lab<'_>) -> Result<(), Failure> {
+    let sandbox = lab.scratch().await?;
+    let script = "command -v perl > /dev/null || { echo missing; exit; }; exec perl -e '\
+        my ($prlimit, $scheduler, $affinity, $priority, $io) = \
+            `uname -m` =~ /x86/ ? (302, 144, 203, 141, 251) : (261, 119, 122, 140, 30); \
+        my ($none, $few) = (pack(\"Q2\", 0, 0), pack(\"Q2\", 64, 64)); \
+        my ($lowest, $cpu) = (pack(\"i\", 0), pack(\"Q\", 1)); \
+        my %tried = ( \
+            files => syscall($prlimit, 1, 7, $none, 0), \
+            idle => syscall($scheduler, 1, 5, $lowest), \
+            cpu => syscall($affinity, 1, 8, $cpu), \
+            nice => syscall($priority, 0, 1, 19), \
+            group => syscall($priority, 1, 1, 19), \
+            user => syscall($priority, 2, 0, 19), \
+            io => syscall($io, 1, 1, 3 << 13), \
+        ); \
+        print join(\" \", sort grep { $tried{$_} != -1 } keys %tried), \";\"; \
+        print syscall($prlimit, 0, 7, $few, 0), syscall($priority, 0, 0, 1);'";
+    let done = text(&sandbox, script).await?;
+    if done == "missing" {
+        return Err(Failure::NotApplicable("there is no perl to try it with".to_owned()));
+    }
+    // One's own may be lowered.
+    check!(done == ";00", "{done:?} could be done");
+    Ok(())
 }
 
 async fn exit_codes(lab: &Lab<'_>) -> Result<(), Failure> {
