@@ -228,7 +228,10 @@ impl OutChannel {
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
                 source.ready = false;
-                if self.settled {
+                // Whatever was there when the writer ended has been taken, though it may have
+                // been less than was counted: others can read it too.
+                let drained = self.left.is_some() && self.kind != Kind::Terminal;
+                if self.settled || drained {
                     self.discards = true;
                     return Turn::More;
                 }
@@ -425,5 +428,32 @@ fn write(fd: BorrowedFd<'_>, bytes: &[u8], kind: Kind) -> Result<usize, Errno> {
     match kind {
         Kind::Socket => rustix::net::send(fd, bytes, rustix::net::SendFlags::NOSIGNAL),
         Kind::Pipe | Kind::Terminal => rustix::io::write(fd, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_read_is_not_waited_for() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        rustix::io::write(&write, b"taken away").unwrap();
+        let thief = read.try_clone().unwrap();
+        let mut channel = OutChannel::new(Some(read), Kind::Pipe, OutputMode::Stream);
+        let (now, mut scratch) = (Instant::now(), Vec::new());
+        channel.writer_ended(now);
+        rustix::io::read(&thief, &mut [0_u8; 64]).unwrap();
+        let mut turns = 0;
+        while channel.turn(true, &mut Means { now, unsent: 0, scratch: &mut scratch }) == Turn::More
+        {
+            turns += 1;
+            assert!(turns < 10, "it never waits");
+        }
+        // Somebody still holds the other end.
+        drop(write);
+        assert!(channel.is_taken());
     }
 }

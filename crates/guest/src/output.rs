@@ -25,6 +25,8 @@ pub(crate) struct OutputBuffer {
     highest: u64,
     /// The host has missed this many bytes before `sent`, and is to be told.
     missed: u64,
+    /// Where bytes are missing that were consumed by an earlier host, and how many.
+    holes: Vec<(u64, u64)>,
     capture: Option<Capture>,
     /// Where bytes were dropped, how many, and whether the host was told.
     gap: Option<(u64, u64, bool)>,
@@ -74,6 +76,7 @@ impl OutputBuffer {
             sent: 0,
             highest: 0,
             missed: 0,
+            holes: Vec::new(),
             capture,
             gap: None,
             total: 0,
@@ -248,18 +251,21 @@ impl OutputBuffer {
         if offset > self.highest {
             return Err(NeverSent);
         }
-        self.missed = 0;
-        if let Some(lost) = self.base.checked_sub(offset)
-            && lost > 0
-        {
+        let lost = self.base.saturating_sub(offset);
+        if lost > 0 {
             // What was consumed is gone. Say so, and count on from where the
             // host is.
-            self.missed = lost;
             self.base = offset;
             self.highest -= lost;
             if let Some((at, ..)) = &mut self.gap {
                 *at = at.saturating_sub(lost);
             }
+        }
+        // So is what was told to a host before this one, which knows nothing of it.
+        let told_before = self.holes.extract_if(.., |(at, _)| *at >= offset);
+        self.missed = lost + told_before.map(|(_, bytes)| bytes).sum::<u64>();
+        if self.missed > 0 {
+            self.holes.push((offset, self.missed));
         }
         self.sent = offset;
         if let Some((at, _, told)) = &mut self.gap {

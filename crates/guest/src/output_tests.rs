@@ -176,6 +176,34 @@ fn a_host_that_comes_back_with_less_than_it_consumed_is_told_what_is_missing() {
 }
 
 #[test]
+fn whoever_comes_back_later_is_told_all_that_is_missing_too() {
+    let mut buffer = OutputBuffer::new(OutputMode::Stream);
+    let bytes = pattern(10_000);
+    buffer.push(&bytes);
+    Host::default().receive(&mut buffer, 100);
+    buffer.consumed(6_000).unwrap();
+    // One that is told, and gone before it has consumed anything; one that consumes some.
+    buffer.resume(0).unwrap();
+    Host::default().receive(&mut buffer, 100);
+    buffer.resume(0).unwrap();
+    Host::default().receive(&mut buffer, 100);
+    buffer.consumed(1_000).unwrap();
+
+    buffer.resume(0).unwrap();
+    buffer.finish();
+    let mut host = Host::default();
+    host.receive_all(&mut buffer);
+    assert_eq!(host.gaps, [(0, 7_000)]);
+    assert_eq!(host.bytes, bytes[7_000..]);
+
+    // One that has some of it knows what was missing before that.
+    buffer.resume(500).unwrap();
+    let mut host = Host::default();
+    host.receive(&mut buffer, 100);
+    assert_eq!(host.gaps, [(0, 2_500)]);
+}
+
+#[test]
 fn a_host_cannot_consume_or_resume_what_it_was_never_sent() {
     let mut buffer = OutputBuffer::new(OutputMode::Stream);
     buffer.push(b"abc");

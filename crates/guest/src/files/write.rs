@@ -42,19 +42,24 @@ pub(super) fn write(
     match (mode, &existing) {
         (WriteMode::Create, Some(_)) => return Err(FileError::Exists),
         (WriteMode::ReplaceIf(_), None) => return Err(FileError::NotFound),
-        (WriteMode::ReplaceIf(expected), Some(_)) => {
-            let (file, _) = workspace.open_file(&path, OFlags::RDONLY, Mode::empty())?;
-            let actual = digest_of(file.as_fd())?;
-            if actual != expected {
-                return Err(FileError::Changed(actual));
-            }
-        }
         _ => {}
+    }
+    let mut compared = None;
+    if let WriteMode::ReplaceIf(expected) = mode {
+        let (file, before) = workspace.open_file(&path, OFlags::RDONLY, Mode::empty())?;
+        let actual = digest_of(file.as_fd())?;
+        if actual != expected {
+            return Err(FileError::Changed(actual));
+        }
+        compared = Some(before);
     }
     let (parent, name) = path.split()?;
     let parent = workspace.make_directories(&parent)?;
     let mut new = NewFile::create(parent)?;
     let sha256 = copy(input, &mut new.file)?;
+    if let Some(before) = compared {
+        unchanged(workspace, &path, &before)?;
+    }
     let permissions = existing.map_or(permissions, |stat| stat.st_mode) & PERMISSIONS;
     let size = new.finish(name, permissions, mode != WriteMode::Create)?;
     Ok(FileReply::Written { size, sha256: Some(sha256), replaced: 0 })
@@ -138,18 +143,21 @@ pub(super) fn replace(
     let (parent, name) = workspace.open_parent(&path)?;
     let mut new = NewFile::create(parent)?;
     new.file.write_all(&content).map_err(|error| error::of_std(&error))?;
-    let now = stat_at(&new.parent, name).map_err(error::of)?;
-    let same = |a: &Stat, b: &Stat| {
-        (a.st_ino, a.st_size, a.st_mtime, a.st_mtime_nsec)
-            == (b.st_ino, b.st_size, b.st_mtime, b.st_mtime_nsec)
-    };
-    if !same(&before, &now) {
-        let (file, _) = workspace.open_file(&path, OFlags::RDONLY, Mode::empty())?;
-        return Err(FileError::Changed(digest_of(file.as_fd())?));
-    }
+    unchanged(workspace, &path, &before)?;
     let size = new.finish(name, before.st_mode & PERMISSIONS, true)?;
     let sha256 = Some(Sha256::digest(&content).into());
     Ok(FileReply::Written { size, sha256, replaced })
+}
+
+/// Whether a file is still what was read: others write too while its next content is made.
+fn unchanged(workspace: &Workspace, path: &Relative, before: &Stat) -> Result<(), FileError> {
+    let now = workspace.stat(path)?;
+    let marks = |stat: &Stat| (stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+    if marks(before) == marks(&now) {
+        return Ok(());
+    }
+    let (file, _) = workspace.open_file(path, OFlags::RDONLY, Mode::empty())?;
+    Err(FileError::Changed(digest_of(file.as_fd())?))
 }
 
 /// The content after a change, and how many places were changed.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use cofferdam_guest_protocol::{
-    Control, EntryKind, Exec, FileError, FileReply, FileRequest, Request, WriteMode,
+    Control, EntryKind, Exec, FileError, FileReply, FileRequest, Request, WINDOW, WriteMode,
 };
 use sha2::{Digest, Sha256};
 
@@ -108,6 +108,21 @@ fn a_file_is_written_with_its_parents() {
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o644);
     let others: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().collect();
     assert_eq!(others.len(), 1, "no temporary file is left");
+}
+
+#[test]
+fn what_is_changed_while_its_next_content_comes_is_not_overwritten() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    let path = guest.put("file", "old");
+    let call = client.request(Request::File(write("file", WriteMode::ReplaceIf(sha256(b"old")))));
+    // More than is taken before the old content was compared.
+    client.feed(call, &vec![b'n'; 2 * WINDOW as usize]);
+    fs::write(&path, "changed meanwhile").unwrap();
+    client.end_input(call);
+    let changed = Err(FileError::Changed(sha256(b"changed meanwhile")));
+    assert_eq!(client.finish(call).file(), changed);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "changed meanwhile");
 }
 
 #[test]
