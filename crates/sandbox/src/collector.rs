@@ -50,7 +50,7 @@ impl Collector {
         self.tail.extend_from_slice(&bytes);
         let too_early = self.tail.len().saturating_sub(self.tail_limit);
         self.tail.advance(too_early);
-        self.dropped += (too_long + too_early) as u64;
+        self.dropped = self.dropped.saturating_add((too_long + too_early) as u64);
     }
 
     /// Bytes were dropped elsewhere, at this place.

@@ -129,7 +129,7 @@ impl Files {
         depth: u32,
         limit: u32,
     ) -> Result<Listing<Entry>, FilesError> {
-        self.records(FileRequest::List { path: path.into(), depth, limit }).await
+        self.records(FileRequest::List { path: path.into(), depth, limit }, limit.into()).await
     }
 
     /// Describes a file, without following a link at its end.
@@ -156,7 +156,7 @@ impl Files {
     ) -> Result<Listing<Entry>, FilesError> {
         let respect_ignore = ignored == Ignored::LeaveOut;
         let (path, pattern) = (path.into(), pattern.into());
-        self.records(FileRequest::Glob { path, pattern, respect_ignore, limit }).await
+        self.records(FileRequest::Glob { path, pattern, respect_ignore, limit }, limit.into()).await
     }
 
     /// Finds lines by their content.
@@ -170,7 +170,7 @@ impl Files {
     ) -> Result<Listing<Match>, FilesError> {
         let Search { pattern, literal, ignore_case, glob, ignored, context, limit } = search;
         let respect_ignore = ignored == Ignored::LeaveOut;
-        self.records(FileRequest::Search {
+        let request = FileRequest::Search {
             path: path.into(),
             pattern,
             literal,
@@ -179,8 +179,10 @@ impl Files {
             respect_ignore,
             context,
             limit,
-        })
-        .await
+        };
+        // Each with the lines around it.
+        let most = u64::from(limit).saturating_mul(2 * u64::from(context) + 1);
+        self.records(request, most).await
     }
 
     /// Renames a file or directory.
@@ -260,9 +262,12 @@ impl Files {
         finish(&mut handle).await
     }
 
+    /// The records of an answer. A guest that sends more than were asked for is not to be
+    /// believed, nor is there memory for what it may send.
     async fn records<T: DeserializeOwned>(
         &self,
         request: FileRequest,
+        most: u64,
     ) -> Result<Listing<T>, FilesError> {
         let mut handle = self.begin(request).await?;
         let mut decoder = RecordDecoder::default();
@@ -275,6 +280,9 @@ impl Files {
             }
             decoder.push(&bytes);
             while let Some(record) = decoder.next_record()? {
+                if records.len() as u64 >= most {
+                    return Err(CallError::UnexpectedReply.into());
+                }
                 records.push(record);
             }
         }

@@ -1,7 +1,7 @@
 //! A sandbox: the place that a back end made, and the guest inside it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_guest_protocol::{CallState, ExecEnd, ExecReport, Program, TunnelTarget};
@@ -29,6 +29,8 @@ pub struct Sandbox {
     /// How many processes the kernel had killed for lack of memory, when last
     /// asked.
     memory_kills: AtomicU64,
+    /// Whether a command has ended since then, which may have had some killed.
+    memory_kills_old: AtomicBool,
 }
 
 impl Sandbox {
@@ -86,6 +88,7 @@ impl Sandbox {
             variables: Vec::new(),
             next_call: AtomicU64::new(first_call),
             memory_kills: AtomicU64::new(memory_kills),
+            memory_kills_old: AtomicBool::new(false),
         }
     }
 
@@ -175,10 +178,29 @@ impl Sandbox {
     /// # Errors
     /// When the connection is lost.
     pub async fn start(&self, call: CallId, command: Command) -> Result<Process, CallError> {
-        let before = self.memory_kills.load(Ordering::Relaxed);
-        let mut process = self.guest().exec(call, command.exec).await?;
+        let guest = self.guest();
+        // Asked while the command is being started, which takes longer.
+        let (before, process) =
+            tokio::join!(self.memory_kills_by_now(), guest.exec(call, command.exec));
+        let mut process = process?;
         process.memory_kills_before = before;
         Ok(process)
+    }
+
+    /// How many processes the kernel has killed for lack of memory; what was known before
+    /// where that cannot be said.
+    async fn memory_kills_by_now(&self) -> u64 {
+        if self.memory_kills_old.load(Ordering::Relaxed) {
+            self.ask_memory_kills().await.ok();
+        }
+        self.memory_kills.load(Ordering::Relaxed)
+    }
+
+    async fn ask_memory_kills(&self) -> Result<u64, RoomError> {
+        self.memory_kills_old.store(false, Ordering::Relaxed);
+        let kills = self.room.oom_kills().await?;
+        self.memory_kills.fetch_max(kills, Ordering::Relaxed);
+        Ok(kills)
     }
 
     /// Runs a command to its end and lets the guest forget it. A command whose
@@ -241,6 +263,7 @@ impl Sandbox {
         process: &Process,
         report: &ExecReport,
     ) -> Result<Outcome, CallError> {
+        self.memory_kills_old.store(true, Ordering::Relaxed);
         let outcome = match &report.end {
             ExecEnd::Exited(0) => return Ok(Outcome::Exited { exit_code: 0 }),
             ExecEnd::Exited(exit_code) => Outcome::Exited { exit_code: *exit_code },
@@ -260,14 +283,9 @@ impl Sandbox {
         if !asked {
             return Ok(outcome);
         }
-        let grown = match self.room.oom_kills().await {
-            Ok(kills) => {
-                self.memory_kills.fetch_max(kills, Ordering::Relaxed);
-                kills > process.memory_kills_before
-            }
-            // Without the count the kill is what it looks like.
-            Err(_) => false,
-        };
+        // Without the count the kill is what it looks like.
+        let kills = self.ask_memory_kills().await.unwrap_or(0);
+        let grown = kills > process.memory_kills_before;
         let killed = matches!(
             outcome,
             Outcome::Signaled { .. } | Outcome::Lost { .. } | Outcome::Exited { exit_code: 137 }

@@ -17,6 +17,9 @@ use tokio::sync::Mutex;
 /// How long any answer may take, a snapshot of a large workspace included.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a sandbox may take to end: all that was changed is applied before it answers.
+const CLOSING: Duration = Duration::from_secs(600);
+
 /// A connection to a supervisor.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -51,14 +54,15 @@ impl Control {
 
     /// Waits for a message.
     pub(crate) async fn answer(&self) -> Result<(Report, Vec<OwnedFd>), RoomError> {
-        receive(&self.line.lock().await.socket).await
+        receive(&self.line.lock().await.socket, PATIENCE).await
     }
 
     /// Gives an order and waits for the answer to it.
     pub(crate) async fn ask(&self, order: Order) -> Result<(Report, Vec<OwnedFd>), RoomError> {
+        let patience = if matches!(order, Order::Close) { CLOSING } else { PATIENCE };
         let mut line = self.line.lock().await;
         while line.owed > 0 {
-            let late = receive(&line.socket).await?;
+            let late = receive(&line.socket, patience).await?;
             line.owed -= 1;
             // Nothing comes after it.
             if matches!(late, (Report::Closed(_), _)) {
@@ -69,7 +73,7 @@ impl Control {
             .await
             .map_err(|error| RoomError::Gone(format!("its supervisor is gone ({error})")))?;
         line.owed += 1;
-        let answer = receive(&line.socket).await?;
+        let answer = receive(&line.socket, patience).await?;
         line.owed -= 1;
         Ok(answer)
     }
@@ -87,7 +91,10 @@ async fn send(
         .await
 }
 
-async fn receive(socket: &UnixDatagram) -> Result<(Report, Vec<OwnedFd>), RoomError> {
+async fn receive(
+    socket: &UnixDatagram,
+    patience: Duration,
+) -> Result<(Report, Vec<OwnedFd>), RoomError> {
     let next =
         socket.async_io(Interest::READABLE, || match wire::receive::<Report>(socket.as_fd()) {
             Err(failure) if failure.errno == Errno::AGAIN.raw_os_error() => {
@@ -95,7 +102,7 @@ async fn receive(socket: &UnixDatagram) -> Result<(Report, Vec<OwnedFd>), RoomEr
             }
             other => Ok(other),
         });
-    let received = tokio::time::timeout(PATIENCE, next)
+    let received = tokio::time::timeout(patience, next)
         .await
         .map_err(|_| RoomError::Gone("its supervisor does not answer".to_owned()))?
         .map_err(|source| RoomError::Step { step: "wait for the supervisor".to_owned(), source })?;

@@ -152,17 +152,21 @@ impl Room for SupervisedRoom {
             if let Some(egress) = self.egress.take() {
                 egress.stop().await;
             }
-            let closed = match self.control.ask(Order::Close).await {
-                Ok((Report::Closed(Ok(())), _)) => Ok(()),
-                Ok((Report::Closed(Err(failure)), _)) => Err(failed(&failure)),
-                Ok((other, _)) => Err(Self::unexpected(&other)),
-                Err(error) => Err(error),
-            };
-            // It has nothing left to do but end.
-            if let Some(supervisor) = self.supervisor.take().filter(|_| self.waits) {
-                aside(|| supervisor.wait());
+            let answer = self.control.ask(Order::Close).await;
+            if let Some(mut supervisor) = self.supervisor.take().filter(|_| self.waits) {
+                if let Ok((Report::Closed(_), _)) = &answer {
+                    // It has nothing left to do but end.
+                    aside(|| supervisor.wait());
+                } else {
+                    // Nobody knows what it waits for: it may have ended, or never will.
+                    supervisor.runs();
+                }
             }
-            closed
+            match answer? {
+                (Report::Closed(Ok(())), _) => Ok(()),
+                (Report::Closed(Err(failure)), _) => Err(failed(&failure)),
+                (other, _) => Err(Self::unexpected(&other)),
+            }
         }
         .boxed()
     }
