@@ -2,7 +2,7 @@
 //! again, and dial exactly what was judged.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -10,6 +10,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::failure::Failure;
 use crate::proxy::Shared;
 use crate::target::Host;
+
+/// Addresses that no machine has.
+const FOREIGN_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const FOREIGN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// Of the addresses of a name, this many are tried.
 const MOST_TRIED: usize = 8;
@@ -20,16 +24,42 @@ pub(crate) async fn dial(shared: &Shared, host: &Host, port: u16) -> Result<TcpS
         Host::Address(address) => vec![shared.policy.decide_address(*address, port)?],
         Host::Name(name) => {
             let name = shared.policy.decide_name(name, port)?;
-            let resolving = shared.resolver.resolve(&name);
+            let resolving = async {
+                let _turn = shared.look_ups.acquire().await.map_err(io::Error::other)?;
+                shared.resolver.resolve(&name).await
+            };
             let found = timeout(shared.settings.resolve_time_out, resolving)
                 .await
                 .map_err(|_| Failure::ResolveTimedOut)?
                 .map_err(Failure::Unresolved)?;
             let found: Vec<_> = found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-            shared.policy.decide_resolved(&found)?
+            shared.policy.decide_resolved(&found, is_own)?
         }
     };
     connect(&addresses, shared.settings.connect_time_out).await
+}
+
+/// Whether an address is one of this machine's own, whatever range it is from: a socket can have
+/// it. Nothing is sent to find that out.
+fn is_own(address: IpAddr) -> bool {
+    let (foreign, anywhere): (IpAddr, IpAddr) = match address {
+        IpAddr::V4(_) => (FOREIGN_V4.into(), Ipv4Addr::UNSPECIFIED.into()),
+        IpAddr::V6(_) => (FOREIGN_V6.into(), Ipv6Addr::UNSPECIFIED.into()),
+    };
+    let can_have = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    if !can_have(address) {
+        return false;
+    }
+    if !can_have(foreign) {
+        return true;
+    }
+    // Machines that take over others' addresses let sockets have any. There an own one is told
+    // by what is sent to it coming from it.
+    let from = UdpSocket::bind((anywhere, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    from.is_ok_and(|from| from.ip() == address)
 }
 
 /// Tries the addresses in order. Each gets its share of the time that is left,
@@ -55,4 +85,19 @@ async fn connect(
         }
     }
     Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_own_addresses_are_known_from_others() {
+        for own in ["127.0.0.1", "127.9.9.9"] {
+            assert!(is_own(own.parse().unwrap()), "{own}");
+        }
+        for other in ["192.0.2.1", "2001:db8::1"] {
+            assert!(!is_own(other.parse().unwrap()), "{other}");
+        }
+    }
 }

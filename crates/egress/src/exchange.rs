@@ -19,6 +19,16 @@ use crate::tunnel::Ended;
 /// Interim answers before the answer proper are at most this many.
 const MOST_INTERIM: usize = 16;
 
+/// A client that has ended its half waits for its answer, or has left: which of the two cannot be
+/// told before something is written to it. So the answer is waited for only until nothing has
+/// come or gone for this long: enough for one that takes its time, and little enough that
+/// clients who lose patience do not keep all places until the idle time is over.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// What a client sends beyond its request is read, and thrown away, in at most this many pieces.
+/// With more it has to wait; and as it is not heard any more, it is as if it had ended its half.
+const MOST_EXTRA: usize = 64;
+
 /// What is to be sent.
 pub(crate) struct Plan<'a> {
     pub(crate) request: &'a Request,
@@ -29,12 +39,14 @@ pub(crate) struct Plan<'a> {
     pub(crate) early: Vec<u8>,
 }
 
-/// Why a request's body stopped short.
+/// Why a request came to its end before its answer did.
 enum Short {
     /// The client left.
     Gone,
     /// The framing is wrong.
     Malformed,
+    /// The client may have left, and nothing has happened since for long enough.
+    Quiet,
 }
 
 /// Why an answer stopped short.
@@ -68,6 +80,9 @@ pub(crate) async fn exchange(
         Err(short) = send(&plan, &mut client_read, &mut upstream_write, traffic) => match short {
             Short::Gone => return Ok(Ended::ByPeer),
             Short::Malformed => Failure::Malformed("the chunked body is malformed"),
+            // The record of an idle end would name the idle time, which was not waited for.
+            Short::Quiet if answered.load(Ordering::Relaxed) => return Ok(Ended::ByPeer),
+            Short::Quiet => Failure::AnswerTimedOut,
         },
         () = traffic.silence(idle) => Failure::AnswerTimedOut,
     };
@@ -79,7 +94,7 @@ pub(crate) async fn exchange(
 
 /// Sends the request. Returns only if the client's part of it is broken; when
 /// it has been sent, or the host takes no more of it, the answer is all that is
-/// waited for.
+/// waited for, as long as there is a client who may be waiting for it too.
 async fn send(
     plan: &Plan<'_>,
     from: &mut (impl AsyncRead + Unpin),
@@ -103,7 +118,27 @@ async fn send(
         }
         piece.truncate(count);
     }
-    std::future::pending().await
+    Err(outlast(from, traffic, QUIET).await)
+}
+
+/// Waits until the client has gone; or, once that cannot be told any more, until nothing has
+/// happened for this long. There is one request a connection: what else the client sends is not
+/// answered, and does not count as traffic.
+async fn outlast(
+    client: &mut (impl AsyncRead + Unpin),
+    traffic: &Traffic,
+    patience: Duration,
+) -> Short {
+    let mut scratch = vec![0; PIECE];
+    for _ in 0..MOST_EXTRA {
+        match client.read(&mut scratch).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(_) => return Short::Gone,
+        }
+    }
+    traffic.silence(patience).await;
+    Short::Quiet
 }
 
 /// Passes the answer on, interim ones first, and ends where its framing says.
@@ -165,5 +200,32 @@ async fn relay_body(
             return if proper { Ok(()) } else { Err(Cut::Answer("its body is cut short")) };
         }
         piece.truncate(count);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn a_client_that_may_have_gone_is_waited_for_until_it_is_quiet() {
+        let traffic = Traffic::new();
+        let begun = Instant::now();
+        let mut ended: &[u8] = b"GET /another HTTP/1.1\r\n\r\n";
+        assert!(matches!(outlast(&mut ended, &traffic, SHORT).await, Short::Quiet));
+        assert!(ended.is_empty(), "what it said besides was read");
+        assert!(begun.elapsed() >= SHORT / 2);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_stops_talking_is_listened_to_for_a_while() {
+        let traffic = Traffic::new();
+        let mut endless = tokio::io::repeat(b'x');
+        assert!(matches!(outlast(&mut endless, &traffic, SHORT).await, Short::Quiet));
+        assert_eq!((traffic.sent(), traffic.received()), (0, 0));
     }
 }

@@ -77,15 +77,20 @@ impl Policy {
         Ok(SocketAddr::new(address, port))
     }
 
-    /// Judges what a name resolved to. One address that is not public condemns
-    /// the answer as a whole: it is how a name is rebound to a private place.
-    /// Only a rule with exactly that address and port says otherwise.
+    /// Judges what a name resolved to. One address that is not public, or is this
+    /// machine's own, condemns the answer as a whole: it is how a name is rebound to
+    /// a private place. Only a rule with exactly that address and port says otherwise.
     ///
     /// # Errors
     /// Names the first address that is not allowed.
-    pub fn decide_resolved(&self, resolved: &[SocketAddr]) -> Result<Vec<SocketAddr>, Denied> {
+    pub fn decide_resolved(
+        &self,
+        resolved: &[SocketAddr],
+        is_own: impl Fn(IpAddr) -> bool,
+    ) -> Result<Vec<SocketAddr>, Denied> {
         for address in resolved {
-            if let Some(range) = forbidden(address.ip())
+            let own = || is_own(address.ip()).then_some("an address of this machine");
+            if let Some(range) = forbidden(address.ip()).or_else(own)
                 && self.decide_address(address.ip(), address.port()).is_err()
             {
                 return Err(Denied::Range { address: *address, range });

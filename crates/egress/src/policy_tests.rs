@@ -76,22 +76,34 @@ fn one_private_address_condemns_the_whole_answer() {
     let policy = policy("example.com");
     let public = SocketAddr::from(([93, 184, 216, 34], 443));
     let private = SocketAddr::from(([10, 0, 0, 1], 443));
-    assert_eq!(policy.decide_resolved(&[public]), Ok(vec![public]));
+    assert_eq!(policy.decide_resolved(&[public], |_| false), Ok(vec![public]));
     assert_eq!(
-        policy.decide_resolved(&[public, private]),
+        policy.decide_resolved(&[public, private], |_| false),
         Err(Denied::Range { address: private, range: "a private address" })
     );
-    assert_eq!(policy.decide_resolved(&[]), Ok(vec![]));
+    assert_eq!(policy.decide_resolved(&[], |_| false), Ok(vec![]));
+}
+
+#[test]
+fn a_name_does_not_lead_to_this_machine_whatever_address_that_has() {
+    let own = SocketAddr::from(([93, 184, 216, 34], 5432));
+    let is_own = |address| address == own.ip();
+    assert_eq!(
+        policy("example.com:5432").decide_resolved(&[own], is_own),
+        Err(Denied::Range { address: own, range: "an address of this machine" })
+    );
+    let listed = policy("example.com:5432,93.184.216.34:5432");
+    assert_eq!(listed.decide_resolved(&[own], is_own), Ok(vec![own]));
 }
 
 #[test]
 fn a_private_address_is_reached_only_if_it_is_listed_itself() {
     let policy = policy("example.com:9000,127.0.0.1:9000");
     let at = |port| [SocketAddr::from(([127, 0, 0, 1], port))];
-    assert_eq!(policy.decide_resolved(&at(9000)), Ok(at(9000).to_vec()));
-    assert!(policy.decide_resolved(&at(9001)).is_err());
+    assert_eq!(policy.decide_resolved(&at(9000), |_| false), Ok(at(9000).to_vec()));
+    assert!(policy.decide_resolved(&at(9001), |_| false).is_err());
     let mapped: SocketAddr = "[::ffff:127.0.0.1]:9000".parse().unwrap();
-    assert!(policy.decide_resolved(&[mapped]).is_err());
+    assert!(policy.decide_resolved(&[mapped], |_| false).is_err());
 }
 
 #[test]
@@ -177,7 +189,7 @@ proptest! {
         }
         for ip in wrappings(address).map(IpAddr::V6).into_iter().chain([address.into()]) {
             let answer = [([93, 184, 216, 34], 443).into(), SocketAddr::new(ip, 443)];
-            prop_assert!(policy.decide_resolved(&answer).is_err(), "{ip}");
+            prop_assert!(policy.decide_resolved(&answer, |_| false).is_err(), "{ip}");
         }
     }
 

@@ -47,8 +47,14 @@ pub(crate) struct Shared {
     pub(crate) policy: Policy,
     pub(crate) settings: Settings,
     pub(crate) resolver: Arc<dyn Resolve>,
+    /// Turns at the resolver, which others use too.
+    pub(crate) look_ups: Semaphore,
     pub(crate) log: Log,
 }
+
+/// Names that are looked up at once for one sandbox: one whose names are never answered for is
+/// not to take all the turns that there are.
+const MOST_LOOK_UPS: usize = 4;
 
 impl Shared {
     /// Waits for room in the log; after the stop, only for a while.
@@ -96,7 +102,8 @@ impl Proxy {
     /// A proxy for one sandbox.
     #[must_use]
     pub fn new(policy: Policy, settings: Settings, resolver: Arc<dyn Resolve>, log: Log) -> Self {
-        Self { shared: Shared { policy, settings, resolver, log } }
+        let look_ups = Semaphore::new(MOST_LOOK_UPS);
+        Self { shared: Shared { policy, settings, resolver, look_ups, log } }
     }
 
     /// Serves the listener until `stop`. When this returns, every connection has

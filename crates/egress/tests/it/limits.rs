@@ -1,13 +1,15 @@
 //! Time-outs, sizes and numbers.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use cofferdam_egress::{Resolve, Settings};
 use futures_util::future::BoxFuture;
 
-use crate::harness::{Harness, Script, Server, read_all, read_until, wait_for};
+use crate::harness::{Harness, PATIENCE, Script, Server, read_all, read_until, wait_for};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -85,6 +87,42 @@ fn a_dns_that_never_answers_is_a_gateway_time_out() {
     let answer = harness.ask("GET http://web.test/ HTTP/1.1\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 504 "), "{answer}");
     assert_eq!(harness.verdict(), "failed: the name was not resolved in time");
+}
+
+/// Takes its time, and knows how many asked at once.
+#[derive(Clone, Default)]
+struct Slow {
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+impl Resolve for Slow {
+    fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
+        Box::pin(async {
+            let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(SHORT).await;
+            self.now.fetch_sub(1, Ordering::SeqCst);
+            Err(std::io::ErrorKind::NotFound.into())
+        })
+    }
+}
+
+#[test]
+fn one_sandbox_does_not_take_all_turns_at_the_dns() {
+    let slow = Slow::default();
+    let harness = Harness::with("*.web.test", slow.clone(), Settings::default(), 64);
+    std::thread::scope(|scope| {
+        for number in 0..12 {
+            let harness = &harness;
+            scope.spawn(move || {
+                let answer = harness.ask(format!("GET http://{number}.web.test/ HTTP/1.1\r\n\r\n"));
+                assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+            });
+        }
+    });
+    let most = slow.most.load(Ordering::SeqCst);
+    assert!((1..=4).contains(&most), "{most} at once");
 }
 
 #[test]
@@ -176,6 +214,65 @@ fn a_client_that_breaks_off_its_body_ends_the_exchange() {
     write!(stream, "POST http://127.0.0.1:{port}/ HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc")
         .unwrap();
     drop(stream);
+    assert_eq!(harness.verdict(), "allowed");
+}
+
+/// Clients have time-outs of their own; those who lose patience must not use up the places.
+#[test]
+fn a_client_that_leaves_before_its_answer_frees_its_place_at_once() {
+    let (heard, hears) = std::sync::mpsc::channel();
+    let server = Server::start(move |mut stream| {
+        read_until(&mut stream, b"\r\n\r\n");
+        heard.send(()).unwrap();
+        read_all(&mut stream);
+    });
+    let port = server.port;
+    let request = format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n");
+    for besides in ["", "GET /another HTTP/1.1\r\n\r\n"] {
+        let settings = Settings { connections: 1, ..Settings::default() };
+        let mut harness = with(&format!("127.0.0.1:{port}"), settings);
+        let mut stream = harness.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        hears.recv_timeout(PATIENCE).unwrap();
+        stream.write_all(besides.as_bytes()).unwrap();
+        let left = Instant::now();
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop(stream); // with a reset
+        let (_, _, verdict, sent, received) = harness.record();
+        assert!(left.elapsed() < PATIENCE / 2, "{besides:?}: {:?}", left.elapsed());
+        assert_eq!((verdict.as_str(), received), ("allowed", 0), "{besides:?}");
+        assert!(sent > 30, "{besides:?}: {sent}");
+        // A place is free a moment after its record was delivered.
+        wait_for("a free place", || {
+            let answer = harness.ask("GET http://denied.test/ HTTP/1.1\r\n\r\n");
+            answer.starts_with("HTTP/1.1 403 ").then_some(())
+        });
+    }
+}
+
+/// To end one's half means to have said everything, not to have heard everything.
+#[test]
+fn a_client_that_ends_its_half_still_gets_a_slow_answer() {
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    let has_ended = std::sync::Mutex::new(has_ended);
+    let server = Server::start(move |mut stream| {
+        read_until(&mut stream, b"\r\n\r\n");
+        has_ended.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        // It takes its time, and then once more within its answer.
+        for part in ["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe", "llo"] {
+            std::thread::sleep(SHORT * 3);
+            stream.write_all(part.as_bytes()).unwrap();
+        }
+    });
+    let port = server.port;
+    let mut harness = with(&format!("127.0.0.1:{port}"), Settings::default());
+    let mut stream = harness.connect();
+    write!(stream, "GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    ended.send(()).unwrap();
+    let answer = read_all(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
     assert_eq!(harness.verdict(), "allowed");
 }
 
