@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use cofferdam_sandbox::{Backend, Fact, Isolation, Sandbox, Spec};
+use cofferdam_sandbox::{AUTO, Backend, Fact, Grade, Isolation, Sandbox, Spec, choose};
 use cofferdam_setup::{Host, found, prefix_in};
 use serde::Serialize;
 
@@ -54,8 +54,8 @@ pub(crate) async fn run(product: &Product, arguments: &DoctorArguments) -> ExitC
     for backend in &product.backends {
         backends.push(examine(backend).await);
     }
-    let works = |examined: &&Examined| matches!(examined.trial, Trial::Works { .. });
-    let chosen = backends.iter().find(works).map(|examined| examined.backend);
+    let auto = choose(&product.backends, AUTO, Grade::Contained).ok();
+    let chosen = auto.map(|backend| backend.name()).filter(|name| works(&backends, name));
     let provisions = provisions(product);
     let version = env!("CARGO_PKG_VERSION");
     let findings = Findings { version, backends, chosen, provisions };
@@ -68,6 +68,11 @@ pub(crate) async fn run(product: &Product, arguments: &DoctorArguments) -> ExitC
     stdout.write(Bytes::from(text)).await;
     stdout.finish().await;
     ExitCode::from(if chosen.is_some() { 0 } else { NO_SANDBOX })
+}
+
+fn works(backends: &[Examined], name: &str) -> bool {
+    let tried = backends.iter().find(|examined| examined.backend == name);
+    tried.is_some_and(|examined| matches!(examined.trial, Trial::Works { .. }))
 }
 
 /// What code cells and the desktop need, as it is here. Without it there is still a sandbox.
@@ -128,7 +133,17 @@ fn render(findings: &Findings) -> String {
     let last = match findings.chosen {
         Some(name) => format!("Sandboxes will be made by: {name}\n"),
         None => {
-            "No sandbox can be made on this machine; see above for what would mend it.\n".to_owned()
+            let names = findings.backends.iter().map(|examined| examined.backend);
+            let working: Vec<&str> = names.filter(|name| works(&findings.backends, name)).collect();
+            match working.as_slice() {
+                [] => "No sandbox can be made on this machine; see above for what would mend it.\n"
+                    .to_owned(),
+                _ => format!(
+                    "No sandbox can be made without being told how: see above for what would mend \
+                     that, or say --sandbox {}.\n",
+                    working.join(" or --sandbox ")
+                ),
+            }
         }
     };
     text + &last
@@ -181,6 +196,36 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_works_only_when_asked_for_is_not_promised() {
+        let works = |backend: &'static str| Examined {
+            backend,
+            machine: Vec::new(),
+            trial: Trial::Works {
+                milliseconds: 1.0,
+                isolation: Isolation {
+                    backend: backend.to_owned(),
+                    grade: Grade::Contained,
+                    facts: Vec::new(),
+                },
+                missing_programs: Vec::new(),
+            },
+        };
+        let fails = |backend| {
+            let problem = Problem::option("there are no user namespaces".to_owned());
+            Examined { backend, machine: Vec::new(), trial: Trial::Fails { problem } }
+        };
+        let last = |backends: Vec<Examined>| {
+            let findings =
+                Findings { version: "0", backends, chosen: None, provisions: Vec::new() };
+            render(&findings).lines().last().unwrap_or_default().to_owned()
+        };
+        let told = last(vec![fails("native"), works("docker"), fails("crun"), works("podman")]);
+        assert!(told.ends_with("say --sandbox docker or --sandbox podman."), "{told}");
+        let told = last(vec![fails("native"), fails("docker")]);
+        assert!(told.starts_with("No sandbox can be made on this machine"), "{told}");
+    }
+
+    #[test]
     fn what_is_weak_is_marked_and_the_choice_comes_last() {
         let fact = |part: &str, value: &str, weakness: Option<&str>| Fact {
             part: part.to_owned(),
@@ -196,7 +241,7 @@ mod tests {
                     milliseconds: 4.21,
                     isolation: Isolation {
                         backend: "native".to_owned(),
-                        grade: cofferdam_sandbox::Grade::Contained,
+                        grade: Grade::Contained,
                         facts: vec![fact("memory", "a limit on each process", Some("run as root"))],
                     },
                     missing_programs: vec!["node".to_owned()],
