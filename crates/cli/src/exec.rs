@@ -25,7 +25,7 @@ const NO_SANDBOX: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 /// The exit code when there is no such command.
 const NOT_FOUND: u8 = 127;
-/// The exit code when nobody reads our output any more.
+/// The exit code when our stdout takes no more: its reader has gone, as a rule.
 const NO_READER: u8 = 141;
 
 /// A failure with the exit code that goes with it.
@@ -162,7 +162,8 @@ fn in_terminal(command: Command) -> Command {
     command.pty(RawTerminal::size()).env("TERM", kind.into_vec())
 }
 
-/// Runs the command to its end, with our input, to our output.
+/// Runs the command to its end, with our input, to our output. It is killed when stdout takes no
+/// more of that; a stderr that nobody reads is not its affair.
 async fn drive(
     sandbox: &Sandbox,
     command: Command,

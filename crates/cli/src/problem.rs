@@ -60,6 +60,12 @@ impl Problem {
         Self::new("CLI-004", "cannot write a file", cause, "name a file that can be written")
     }
 
+    /// A command's output could not be written to where our stdout leads.
+    pub(crate) fn output(error: &std::io::Error) -> Self {
+        let remedy = "make room on the disk, or let the output go elsewhere, and run it again";
+        Self::new("CLI-004", "cannot write the output", format!("stdout: {error}"), remedy)
+    }
+
     /// The user was faster than the job.
     pub(crate) fn interrupted(signal: i32) -> Self {
         let cause = format!("signal {signal} came");

@@ -10,7 +10,7 @@ use cofferdam_types::Outcome;
 
 use crate::events::{Cutter, Event};
 use crate::problem::Problem;
-use crate::streams::Writer;
+use crate::streams::{self, Writer};
 
 /// Where everything is shown.
 pub(crate) struct Show {
@@ -51,7 +51,7 @@ impl Show {
     }
 
     /// Shows a piece of output, and then the rest of its stream if that comes by a pipe. `false`
-    /// when nobody reads any more.
+    /// when stdout takes no more; what stderr does not take is lost, and nothing else happens.
     pub(crate) async fn output(&mut self, chunk: OutputChunk, rest: Option<OwnedFd>) -> bool {
         if self.abandoned {
             return true;
@@ -71,12 +71,9 @@ impl Show {
         }
     }
 
-    /// Waits until somebody has gone who read what is poured.
+    /// Waits until stdout takes no more of what is poured. Nobody has to read stderr.
     pub(crate) async fn reader_gone(&self) {
-        tokio::select! {
-            () = self.stdout.reader_gone() => {}
-            () = self.stderr.reader_gone() => {}
-        }
+        self.stdout.reader_gone().await;
     }
 
     async fn output_event(&mut self, chunk: OutputChunk) -> bool {
@@ -148,11 +145,18 @@ impl Show {
         }
     }
 
-    /// Waits until everything is written. `false` when nobody reads any more.
-    pub(crate) async fn finish(self) -> bool {
-        let stdout = self.stdout.finish().await;
+    /// Waits until everything is written. `false` when stdout did not take all of it. That its
+    /// reader went needs no words, as with any filter; any other reason is told on stderr.
+    pub(crate) async fn finish(mut self) -> bool {
+        let stdout = self.stdout.close().await;
+        if let Err(error) = &stdout
+            && !streams::reader_went(error)
+        {
+            let problem = Problem::output(error);
+            self.stderr.write(Bytes::from(format!("{problem}\n"))).await;
+        }
         self.stderr.finish().await;
-        stdout
+        stdout.is_ok()
     }
 }
 

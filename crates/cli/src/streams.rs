@@ -112,11 +112,21 @@ pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
 /// a thread of its own.
 pub(crate) struct Writer {
     target: fn() -> BorrowedFd<'static>,
+    failing: Failing,
     thread: Option<(mpsc::Sender<Order>, JoinHandle<io::Result<()>>)>,
     /// How many orders the thread was given that it has not carried out yet.
     behind: Arc<AtomicUsize>,
     enlarged: bool,
     pours: bool,
+}
+
+/// What a target that cannot be written to means for whoever writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failing {
+    /// It is all over: nothing more is taken.
+    Ends,
+    /// Nothing: all that is still to come is taken, and lost.
+    Loses,
 }
 
 /// What the thread is to do.
@@ -130,15 +140,17 @@ enum Order {
 
 impl Writer {
     pub(crate) fn stdout() -> Self {
-        Self::to(rustix::stdio::stdout)
+        Self::to(rustix::stdio::stdout, Failing::Ends)
     }
 
+    /// Its reader is one who may go: remarks that nobody listens to are no reason to stop.
     pub(crate) fn stderr() -> Self {
-        Self::to(rustix::stdio::stderr)
+        Self::to(rustix::stdio::stderr, Failing::Loses)
     }
 
-    fn to(target: fn() -> BorrowedFd<'static>) -> Self {
-        Self { target, thread: None, behind: Arc::default(), enlarged: false, pours: false }
+    fn to(target: fn() -> BorrowedFd<'static>, failing: Failing) -> Self {
+        let behind = Arc::default();
+        Self { target, failing, thread: None, behind, enlarged: false, pours: false }
     }
 
     /// Waits while the reader is slow; the next piece is then taken at once. A
@@ -184,24 +196,10 @@ impl Writer {
     }
 
     async fn order(&mut self, order: Order) -> bool {
-        let (target, behind) = (self.target, Arc::clone(&self.behind));
+        let (target, failing, behind) = (self.target, self.failing, Arc::clone(&self.behind));
         let (sender, _) = self.thread.get_or_insert_with(|| {
-            let (sender, mut receiver) = mpsc::channel::<Order>(WAITING);
-            let thread = std::thread::spawn(move || {
-                while let Some(order) = receiver.blocking_recv() {
-                    match order {
-                        Order::Write(bytes) => write_all(target(), &bytes)?,
-                        Order::Pour(bytes, pipe) => {
-                            write_all(target(), &bytes)?;
-                            pour(&pipe, target())?;
-                        }
-                        // Who asked may have lost patience.
-                        Order::Tell(written) => drop(written.send(())),
-                    }
-                    behind.fetch_sub(1, Ordering::Release);
-                }
-                Ok(())
-            });
+            let (sender, orders) = mpsc::channel(WAITING);
+            let thread = std::thread::spawn(move || carry_out(orders, target(), failing, &behind));
             (sender, thread)
         });
         self.behind.fetch_add(1, Ordering::Relaxed);
@@ -221,11 +219,68 @@ impl Writer {
 
     /// Waits until everything is written. `false` when the reader has gone.
     pub(crate) async fn finish(self) -> bool {
-        let Some((sender, thread)) = self.thread else { return true };
+        self.close().await.is_ok()
+    }
+
+    /// Waits until everything is written.
+    ///
+    /// # Errors
+    /// Why something could not be written; see [`reader_went`].
+    pub(crate) async fn close(self) -> io::Result<()> {
+        let Some((sender, thread)) = self.thread else { return Ok(()) };
         drop(sender);
-        tokio::task::spawn_blocking(move || matches!(thread.join(), Ok(Ok(()))))
-            .await
-            .unwrap_or(false)
+        let joined = tokio::task::spawn_blocking(move || thread.join()).await?;
+        joined.unwrap_or_else(|_| Err(io::Error::other("whoever wrote it panicked")))
+    }
+}
+
+/// Whether something could not be written because nobody reads it, as is the reader's right.
+pub(crate) fn reader_went(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Carries out orders until there are no more, or one of them fails and that matters.
+fn carry_out(
+    mut orders: mpsc::Receiver<Order>,
+    target: BorrowedFd<'_>,
+    failing: Failing,
+    behind: &AtomicUsize,
+) -> io::Result<()> {
+    while let Some(order) = orders.blocking_recv() {
+        let written = match &order {
+            Order::Write(bytes) => write_all(target, bytes),
+            Order::Pour(bytes, pipe) => write_all(target, bytes).and_then(|()| pour(pipe, target)),
+            Order::Tell(_) => Ok(()),
+        };
+        match (written, failing) {
+            (Ok(()), _) => {}
+            (Err(error), Failing::Ends) => return Err(error),
+            // This order stays behind for ever, so that nothing is written at once any more: of
+            // a target that comes to life again nobody could tell what is missing.
+            (Err(_), Failing::Loses) => {
+                lose(order, orders);
+                return Ok(());
+            }
+        }
+        if let Order::Tell(done) = order {
+            done.send(()).ok(); // who asked may have lost patience
+        }
+        behind.fetch_sub(1, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Takes orders, and carries out none. What was to be poured is still read to its end: closed
+/// before that, the pipe would kill whoever writes to it.
+fn lose(first: Order, mut orders: mpsc::Receiver<Order>) {
+    let mut next = Some(first);
+    while let Some(order) = next {
+        match order {
+            Order::Write(_) => {}
+            Order::Pour(_, pipe) => drain(&pipe),
+            Order::Tell(done) => drop(done.send(())),
+        }
+        next = orders.blocking_recv();
     }
 }
 
@@ -278,6 +333,12 @@ fn copy(pipe: &OwnedFd, target: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+fn drain(pipe: &OwnedFd) {
+    let mut piece = vec![0_u8; PIECE];
+    // What cannot be read needs no reader.
+    while let Ok(1..) = rustix::io::retry_on_intr(|| rustix::io::read(pipe, &mut *piece)) {}
+}
+
 fn write_all(target: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
@@ -311,7 +372,7 @@ mod tests {
         static TARGET: OnceLock<OwnedFd> = OnceLock::new();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         TARGET.set(writer).unwrap();
-        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd());
+        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd(), Failing::Ends);
         let pieces: Vec<Bytes> = (0..400_usize)
             .map(|number| vec![number as u8; 1 + 7_919 * (number % 17)].into())
             .collect();
@@ -338,7 +399,7 @@ mod tests {
         static TARGET: OnceLock<OwnedFd> = OnceLock::new();
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         TARGET.set(writer).unwrap();
-        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd());
+        let mut writer = Writer::to(|| TARGET.get().unwrap().as_fd(), Failing::Ends);
         assert!(writer.write(Bytes::from_static(b"hello")).await);
         // Kernels before 6.4 do not say what a pipe takes.
         let (_reader, another) = rustix::pipe::pipe().unwrap();
@@ -347,5 +408,49 @@ mod tests {
         let mut said = [0; 5];
         std::fs::File::from(reader).read_exact(&mut said).unwrap();
         assert_eq!(&said, b"hello");
+    }
+
+    /// A target that takes nothing: the disk is full.
+    fn full() -> BorrowedFd<'static> {
+        static FULL: OnceLock<std::fs::File> = OnceLock::new();
+        let open = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        FULL.get_or_init(open).as_fd()
+    }
+
+    /// A target that nobody reads.
+    fn unread() -> BorrowedFd<'static> {
+        static UNREAD: OnceLock<OwnedFd> = OnceLock::new();
+        UNREAD.get_or_init(|| rustix::pipe::pipe().unwrap().1).as_fd()
+    }
+
+    #[tokio::test]
+    async fn why_a_writer_ended_is_told() {
+        let targets: [fn() -> BorrowedFd<'static>; 2] = [full, unread];
+        let wanted = [(io::ErrorKind::StorageFull, false), (io::ErrorKind::BrokenPipe, true)];
+        for (target, (kind, went)) in targets.into_iter().zip(wanted) {
+            let mut writer = Writer::to(target, Failing::Ends);
+            while writer.write(Bytes::from_static(b"hello")).await {}
+            let error = writer.close().await.unwrap_err();
+            assert_eq!((error.kind(), reader_went(&error)), (kind, went));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_loses_what_it_cannot_write_takes_everything() {
+        for target in [full as fn() -> BorrowedFd<'static>, unread] {
+            let mut writer = Writer::to(target, Failing::Loses);
+            for _ in 0..3 * WAITING {
+                assert!(writer.write(Bytes::from_static(b"hello")).await);
+                writer.flush().await;
+            }
+            assert!(writer.behind.load(Ordering::Acquire) > 0, "nothing is written at once");
+            let (pipe, command) = rustix::pipe::pipe().unwrap();
+            assert!(writer.pour(Bytes::from_static(b"hello"), pipe).await);
+            // More than a pipe holds; without a reader it could not be written.
+            let flood = vec![7; 3 << 20];
+            let writing = std::thread::spawn(move || write_all(command.as_fd(), &flood));
+            assert!(writer.finish().await);
+            writing.join().unwrap().unwrap();
+        }
     }
 }

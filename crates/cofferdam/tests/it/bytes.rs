@@ -200,7 +200,7 @@ pub(crate) fn reader_goes(home: &Home) {
     let script = "trap '' PIPE TERM; while :; do echo y; done 2>/dev/null";
     for options in [&["--"][..], &["--json", "--"]] {
         let mut exec = home.exec(options).words(["sh", "-c", script, mark.as_str()]);
-        exec.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        exec.command().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = exec.command().spawn().unwrap();
         let mut stdout = child.stdout.take().unwrap();
         // Beyond the beginning, which is passed on in another way.
@@ -208,17 +208,74 @@ pub(crate) fn reader_goes(home: &Home) {
         drop(stdout);
         assert_eq!(invocation::wait(&mut child), 141, "{options:?}");
         assert_eq!(processes::with_argument(&mark), Vec::<i32>::new(), "{options:?}");
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert_eq!(told, "", "{options:?}");
+    }
+}
+
+/// What is said on stderr is lost when nobody takes it, and nothing else is.
+#[test]
+fn a_stderr_that_fails_does_not_end_the_command() {
+    let home = Home::new();
+    let little = "for n in 1 2 3 4 5; do echo problem $n >&2 || exit 1; sleep 0.1; done";
+    let flood = "head -c 5000000 /dev/zero >&2 || exit 1; echo problem >&2 || exit 2";
+    for problems in [little, flood] {
+        let script = format!("{problems}; echo done; exit 7");
+        for kind in ["full", "unread"] {
+            let stderr = match kind {
+                "full" => Stdio::from(full_disk()),
+                _ => Stdio::from(std::io::pipe().unwrap().1),
+            };
+            let mut exec = home.exec(["--", "sh", "-c", &script]);
+            exec.command().stdin(Stdio::null()).stderr(stderr);
+            let ran = exec.command().output().unwrap();
+            assert_eq!(ran.status.code(), Some(7), "{kind}: {problems}");
+            assert_eq!(ran.stdout, b"done\n", "{kind}: {problems}");
+        }
     }
 }
 
 #[test]
-fn a_full_disk_under_our_stdout_does_not_pass_for_success() {
+fn when_the_reader_of_stderr_goes_the_command_goes_on() {
     let home = Home::new();
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut exec = home.exec(["--", "echo", "lost"]);
-    exec.command().stdin(Stdio::null()).stdout(full).stderr(Stdio::null());
+    let script = "head -c 9000000 /dev/zero >&2 || exit 1; echo done; exit 7";
+    let mut exec = home.exec(["--", "sh", "-c", script]);
+    exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = exec.command().spawn().unwrap();
-    assert_ne!(invocation::wait(&mut child), 0);
+    let mut stderr = child.stderr.take().unwrap();
+    // Beyond the beginning, which is passed on in another way.
+    std::io::copy(&mut (&mut stderr).take(1 << 20), &mut std::io::sink()).unwrap();
+    drop(stderr);
+    assert_eq!(invocation::wait(&mut child), 7);
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "done\n");
+}
+
+#[test]
+fn a_full_disk_under_our_stdout_ends_the_command_and_is_told() {
+    let home = Home::new();
+    let endless = "while :; do echo lost; done 2>/dev/null";
+    for script in ["echo lost", endless, "cat /dev/zero 2>/dev/null"] {
+        for options in [&["--"][..], &["--json", "--"]] {
+            let mut exec = home.exec(options).words(["sh", "-c", script]);
+            exec.command().stdin(Stdio::null()).stdout(full_disk()).stderr(Stdio::piped());
+            let mut child = exec.command().spawn().unwrap();
+            assert_eq!(invocation::wait(&mut child), 141, "{options:?}: {script}");
+            let mut told = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            let expected = "error[CLI-004]: cannot write the output\n  \
+                            cause: stdout: No space left on device (os error 28)\n  help:  ";
+            assert!(told.starts_with(expected), "{options:?}: {script}: {told}");
+            assert_eq!(told.lines().count(), 3, "{options:?}: {script}: {told}");
+        }
+    }
+}
+
+/// What is always out of room.
+fn full_disk() -> fs::File {
+    fs::OpenOptions::new().write(true).open("/dev/full").unwrap()
 }
 
 #[test]
