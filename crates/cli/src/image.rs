@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cofferdam_images::{
-    Bootstrap, BuildLimits, Builder, Definition, EngineBuild, Image, ImageError, Import, Progress,
-    Pruned, Store, UnpackLimits, dockerfile, usual_base,
+    Bootstrap, BuildLimits, Builder, Definition, EngineBuild, Image, ImageError, Import, Naming,
+    Progress, Pruned, Store, UnpackLimits, dockerfile, usual_base,
 };
 use cofferdam_runtime::now;
 use cofferdam_setup::Host;
@@ -27,7 +27,7 @@ use crate::remote::table::{Table, stdout_width};
 use crate::{Product, events, exit, streams};
 
 pub(crate) use arguments::ImageVerb;
-use arguments::{BuildArguments, ImportArguments, With};
+use arguments::{BuildArguments, With};
 use teller::Teller;
 
 /// The version of what `--json` prints.
@@ -59,12 +59,16 @@ pub(crate) async fn run(product: &Product, verb: ImageVerb) -> ExitCode {
                 stoppable(json, work).await
             }
         },
-        ImageVerb::Import(arguments) => {
-            let work = move |stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)| {
-                import(&store, &arguments, stop, tell).map(|image| Done::Made(Box::new(image)))
-            };
-            stoppable(json, work).await
-        }
+        ImageVerb::Import(arguments) => match arguments.name() {
+            Err(problem) => failed(json, &problem, exit::USAGE),
+            Ok(named) => {
+                let work = move |stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)| {
+                    import(&store, &arguments.file, &named, stop, tell)
+                        .map(|image| Done::Made(Box::new(image)))
+                };
+                stoppable(json, work).await
+            }
+        },
         ImageVerb::Prune { all, .. } => {
             let work = move |stop: &AtomicBool, tell: &mut dyn FnMut(Progress<'_>)| {
                 let mut waits = || tell(Progress::Waiting);
@@ -180,13 +184,13 @@ fn print_dockerfile(definition: &Definition, arguments: &BuildArguments) -> u8 {
 
 fn import(
     store: &Store,
-    arguments: &ImportArguments,
+    archive: &Path,
+    (name, naming): &(String, Naming),
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Image, ImageError> {
-    let (name, naming) = &arguments.name();
     let (limits, patience) = (UnpackLimits::default(), PATIENCE);
-    let (archive, naming, now) = (&arguments.file, *naming, seconds());
+    let (naming, now) = (*naming, seconds());
     Import { archive, name, naming, store, now, patience, limits, stop }.import(tell)
 }
 

@@ -287,8 +287,17 @@ impl Bootstrap<'_> {
         ]);
         let mut variables = variables()?;
         variables.push(("COFFERDAM_USER".into(), Some(PIPS_USER.into())));
-        // The users of a namespace get into no home.
-        variables.push(("TMPDIR".into(), Some("/var/tmp".into())));
+        // Root's programs get at what is staged; the users of a namespace get into no home.
+        let elsewhere = if tools.root { None } else { Some(staging.elsewhere()?) };
+        let temporary = match &elsewhere {
+            Some(elsewhere) => elsewhere.path().to_owned(),
+            None => {
+                let place = staging.place().join("tmp");
+                fs::create_dir(&place).map_err(ImageError::system("make", &place))?;
+                place
+            }
+        };
+        variables.push(("TMPDIR".into(), Some(temporary.into())));
         let task = Task {
             step: Step::System,
             program: &tools.mmdebstrap,

@@ -227,6 +227,18 @@ pub fn is_name(name: &str) -> bool {
         && name.bytes().all(rest)
 }
 
+/// The same, told as what is wrong.
+///
+/// # Errors
+/// When no image may be called so.
+pub fn check_name(name: &str) -> Result<(), ImageError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let reason = "it may have small letters, digits, dots, dashes".to_owned();
+    Err(ImageError::Definition { of: Some(format!("the name {name:?}")), reason })
+}
+
 /// The name that no image has: it stands for the one with what a job's own files ask for.
 pub const TASK: &str = "task";
 

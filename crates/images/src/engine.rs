@@ -144,7 +144,8 @@ impl EngineBuild<'_> {
         for place in [&work, &context, &lent] {
             fs::create_dir(place).map_err(ImageError::system("make", place))?;
         }
-        let path = work.join("Dockerfile");
+        // Where engines find it by themselves: Podman takes a comma in its path for an end.
+        let path = context.join("Dockerfile");
         fs::write(&path, text).map_err(ImageError::system("write", &path))?;
         let variable = |name: &str| self.variable(name);
         let lent = lend::lend(&lent, &self.apt(&staging)?, &variable)?;
@@ -155,8 +156,9 @@ impl EngineBuild<'_> {
         let tag = format!("cofferdam-image:{}", key.short());
         let mut words = engine.words.of_build();
         words.push(format!("--tag={tag}"));
-        words.push(format!("--file={}", path.display()));
         for (id, path) in &lent.files {
+            // From where the engine runs: in the path of a home there may be commas.
+            let path = path.strip_prefix(staging.place()).unwrap_or(path);
             words.push(format!("--secret=id={id},src={}", path.display()));
         }
         // Engines take them for a build, and keep them out of the image.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::definition::{Key, reserved};
+use crate::definition::{Key, check_name, reserved};
 use crate::error::ImageError;
 use crate::layers::UnpackLimits;
 use crate::once::named;
@@ -47,9 +47,11 @@ impl Import<'_> {
     /// Imports the archive, unless what is in it is there.
     ///
     /// # Errors
-    /// When the archive is not sound or cannot be unpacked; then nothing of it is left.
+    /// When the name is none, or the archive is not sound or cannot be unpacked; then nothing of it
+    /// is left.
     pub fn import(&self, tell: &mut dyn FnMut(Progress<'_>)) -> Result<Image, ImageError> {
         let name = self.name;
+        check_name(name)?;
         reserved(name)?;
         let waits = &mut || tell(Progress::Waiting);
         let changing = self.store.change(self.patience, self.stop, waits)?;
@@ -57,7 +59,7 @@ impl Import<'_> {
         let unpack = Unpack { archive: self.archive, limits: self.limits, stop: self.stop };
         tell(Progress::Step(Step::Unpack));
         let opened = unpack.open(staging.place(), tell)?;
-        self.check_name(&opened.key())?;
+        self.check_owner(&opened.key())?;
         if let Some(image) = named(&changing, name, &opened.key())? {
             tell(Progress::AlreadyThere { name, root: &image.root });
             return Ok(image);
@@ -78,8 +80,8 @@ impl Import<'_> {
         Ok(image)
     }
 
-    /// Whether the image may have the name.
-    fn check_name(&self, key: &Key) -> Result<(), ImageError> {
+    /// Whether the image may have the name if another has it.
+    fn check_owner(&self, key: &Key) -> Result<(), ImageError> {
         let name = self.name;
         if self.naming == Naming::Chosen {
             return Ok(());

@@ -6,7 +6,8 @@
 //! end see it read-only.
 //!
 //! An image is made in a staging directory and renamed when it is whole and on the disk. What a
-//! killed process left there is removed by the next one that makes an image.
+//! killed process left there, or in `/var/tmp` where mmdebstrap works for an ordinary user, is
+//! removed by the next one that makes an image.
 
 mod archive;
 mod bootstrap;
@@ -39,7 +40,7 @@ mod stream;
 mod unpack;
 
 pub use bootstrap::{Bootstrap, BuildLimits};
-pub use definition::{Definition, Key, Kit, TASK, is_name};
+pub use definition::{Definition, Key, Kit, TASK, check_name, is_name};
 pub use dockerfile::{dockerfile, usual_base};
 pub use engine::{Builder, EngineBuild};
 pub use error::ImageError;

@@ -3,6 +3,7 @@
 //! ```text
 //! .lock            held by whoever makes or removes an image
 //! .staging         the image that is being made; what a killed process left there goes first
+//! .elsewhere       the name of a directory in /var/tmp that belongs to that, and goes likewise
 //! names/agent      the key of the image with this name
 //! KEY              an image; whoever makes a sandbox of it holds a lock on it
 //! KEY/image.json   what is known of an image
@@ -12,6 +13,7 @@
 //!
 //! An image gets its key as a name when everything of it is on the disk, and is not changed any more.
 
+mod elsewhere;
 mod hold;
 mod prune;
 
@@ -26,9 +28,10 @@ use std::time::Duration;
 use cofferdam_setup::NotLocked;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{Definition, Key, is_name, reserved};
+use crate::definition::{Definition, Key, check_name, is_name, reserved};
 use crate::error::ImageError;
 
+use elsewhere::Elsewhere;
 pub use hold::Hold;
 pub use prune::{Kept, Pruned};
 
@@ -295,7 +298,8 @@ impl Changing {
 
     /// Removes what is no image.
     fn clear(&self) -> Result<(), ImageError> {
-        [STAGING, LEAVING].iter().try_for_each(|name| remove(&self.store.place.join(name)))
+        [STAGING, LEAVING].iter().try_for_each(|name| remove(&self.store.place.join(name)))?;
+        self.clear_elsewhere()
     }
 
     /// A place to make an image in.
@@ -315,10 +319,7 @@ impl Changing {
     /// # Errors
     /// When this is no name, or it cannot be written.
     pub fn name(&self, name: &str, key: &Key) -> Result<(), ImageError> {
-        if !is_name(name) {
-            let reason = "it may have small letters, digits, dots, dashes".to_owned();
-            return Err(ImageError::Definition { of: Some(format!("the name {name:?}")), reason });
-        }
+        check_name(name)?;
         reserved(name)?;
         let names = self.store.place.join(NAMES);
         let path = names.join(name);
@@ -395,6 +396,12 @@ impl Staging<'_> {
         self.place.join(ROOT)
     }
 
+    /// A directory for programs whose users get into no home. It is not in the store, and goes
+    /// with its end.
+    pub(crate) fn elsewhere(&self) -> Result<Elsewhere<'_>, ImageError> {
+        Elsewhere::make(self.changing)
+    }
+
     /// The lock of the store, for programs that make the image.
     #[must_use]
     pub fn lock(&self) -> &File {
@@ -408,9 +415,8 @@ impl Staging<'_> {
     /// When it cannot be written; then nothing of it stays.
     pub fn keep(self, name: &str, about: About) -> Result<Image, ImageError> {
         let store = &self.changing.store;
-        if !is_name(name) || reserved(name).is_err() {
-            return Err(self.changing.name(name, &about.key).err().unwrap_or(ImageError::Stopped));
-        }
+        check_name(name)?;
+        reserved(name)?;
         if store.with_key(&about.key)?.is_none() {
             let target = store.place.join(about.key.as_str());
             remove(&target)?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cofferdam_images::{Definition, ImageError, Naming, Needs};
+use cofferdam_images::{Definition, ImageError, Naming, Needs, check_name};
 
 use crate::problem::Problem;
 
@@ -143,9 +143,10 @@ impl BuildArguments {
 
 impl ImportArguments {
     /// What the image is to be called: as the file, as far as that makes a name.
-    pub(crate) fn name(&self) -> (String, Naming) {
+    pub(crate) fn name(&self) -> Result<(String, Naming), Problem> {
         if let Some(name) = &self.name {
-            return (name.clone(), Naming::Chosen);
+            check_name(name).map_err(|error| Problem::image(&error))?;
+            return Ok((name.clone(), Naming::Chosen));
         }
         let stem = self.file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let stem = stem.split('.').next().unwrap_or_default();
@@ -158,7 +159,7 @@ impl ImportArguments {
             "" => "imported",
             name => name,
         };
-        (name.to_owned(), Naming::OfTheFile)
+        Ok((name.to_owned(), Naming::OfTheFile))
     }
 }
 
@@ -229,9 +230,11 @@ mod tests {
             let Ok(ImageVerb::Import(arguments)) = parse(&words) else { panic!("{words:?}") };
             arguments.name()
         };
-        let of = |name: &str, naming| (name.to_owned(), naming);
+        let of = |name: &str, naming| Ok((name.to_owned(), naming));
         assert_eq!(name(&["/x/Python 3.12.tar.gz"]), of("python-3", Naming::OfTheFile));
         assert_eq!(name(&["..."]), of("imported", Naming::OfTheFile));
         assert_eq!(name(&["x.tar", "--name", "y"]), of("y", Naming::Chosen));
+        let refused = name(&["x.tar", "--name", "MyImage"]).unwrap_err();
+        assert!(refused.code == "IMG-003" && refused.cause.contains("\"MyImage\""), "{refused:?}");
     }
 }

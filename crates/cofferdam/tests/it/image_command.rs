@@ -100,6 +100,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_made() {
         &["image", "build", "../x"],
         &["image", "build", "--base", "x"],
         &["image", "build", "--with", "make"],
+        &["image", "import", "/no/such.tar", "--name", "MyImage"],
         &["image"],
     ] {
         let ran = home.cofferdam(words).run();

@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::archives::{Tar, oci};
 
-/// Notes what it is asked for; hangs where it is to hang; forgets nothing.
+/// Notes what it is asked for; hangs where it is to hang; reads fields of options up to a comma, as
+/// engines do; forgets nothing.
 const DOCKER: &str = r#"#!/bin/sh
 echo "$*" >> "$FAKE/asked"
 if [ -e "$FAKE/hangs-at-$1" ]; then
@@ -21,6 +22,18 @@ if [ -e "$FAKE/hangs-at-$1" ]; then
 fi
 case $1 in
 version) echo 28.0.0 ;;
+build)
+    for word; do
+        case $word in
+        --file=*,*) exit 1 ;;
+        --secret=*)
+            source=${word#*,src=}
+            cat "${source%%,*}" > /dev/null || exit 1
+            ;;
+        esac
+    done
+    [ -s "$word/Dockerfile" ]
+    ;;
 save) cp "$FAKE/image.tar" "${2#--output=}" ;;
 rmi) exit 1 ;;
 esac
@@ -33,13 +46,17 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
+        Self::in_home("home")
+    }
+
+    fn in_home(name: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("docker");
         fs::write(&program, DOCKER).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let archive = oci(vec![Tar::new().file("usr/bin/tool", "x").into()]);
         fs::write(place.path().join("image.tar"), archive).unwrap();
-        let store = Store::in_home(&place.path().join("home"));
+        let store = Store::in_home(&place.path().join(name));
         Self { place, store }
     }
 
@@ -108,6 +125,14 @@ fn a_name_that_the_engine_does_not_give_up_costs_no_image() {
     let image = lab.build(&[], &AtomicBool::new(false), &mut |_| {}).unwrap();
     assert!(lab.asked_last().starts_with("rmi "), "{}", lab.asked_last());
     assert_eq!(fs::read_to_string(image.root.join("usr/bin/tool")).unwrap(), "x");
+}
+
+#[test]
+fn a_home_may_have_commas_in_its_path() {
+    let lab = Lab::in_home("a,b");
+    lab.build(&[], &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let asked = fs::read_to_string(lab.path().join("asked")).unwrap();
+    assert!(asked.contains("--secret=id=apt.conf,src="), "{asked}");
 }
 
 #[test]

@@ -414,6 +414,28 @@ fn a_files_name_takes_no_other_images_name() {
 }
 
 #[test]
+fn what_is_no_name_is_refused_before_anything_is_read_or_made() {
+    let place = tempfile::tempdir().unwrap();
+    let (store, stop) = (Store::in_home(&place.path().join("home")), AtomicBool::new(false));
+    for name in ["MyImage", "", "../x"] {
+        let import = Import {
+            archive: Path::new("/no/such.tar"),
+            name,
+            naming: Naming::Chosen,
+            store: &store,
+            now: 7,
+            patience: Duration::from_secs(60),
+            limits: UnpackLimits::default(),
+            stop: &stop,
+        };
+        let error = import.import(&mut |_| {}).unwrap_err();
+        assert!(matches!(error, ImageError::Definition { .. }), "{error:?}");
+        assert!(error.to_string().contains(&format!("{name:?}")), "{error}");
+    }
+    assert!(!store.place().exists());
+}
+
+#[test]
 fn an_ordinary_user_gets_the_same() {
     let tests = [
         "hostile::links_in_a_circle_end",

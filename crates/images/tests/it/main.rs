@@ -5,6 +5,7 @@
 
 mod archives;
 mod bootstrap;
+mod bootstrap_ends;
 mod engine_ends;
 mod engines;
 mod hostile;
