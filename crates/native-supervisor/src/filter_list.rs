@@ -54,7 +54,6 @@ pub(super) const ALLOWED: &[libc::c_long] = &[
     libc::SYS_rt_sigtimedwait, libc::SYS_rt_tgsigqueueinfo, libc::SYS_sched_get_priority_max,
     libc::SYS_sched_get_priority_min, libc::SYS_sched_getaffinity, libc::SYS_sched_getattr,
     libc::SYS_sched_getparam, libc::SYS_sched_getscheduler, libc::SYS_sched_rr_get_interval,
-   
     libc::SYS_sched_yield, libc::SYS_seccomp, libc::SYS_semctl,
     libc::SYS_semget, libc::SYS_semop, libc::SYS_semtimedop,
     libc::SYS_sendmmsg, libc::SYS_sendmsg, libc::SYS_sendto, libc::SYS_set_robust_list,

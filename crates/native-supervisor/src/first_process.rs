@@ -73,9 +73,21 @@ fn come_in(supervisor: &OwnedFd) -> ExitCode {
     // Whoever it is, the engine made it that.
     let identity = Identity::Unmapped;
     let first = FirstProcess { identity, anywhere: None, own_program: None, supervisor };
-    let entered = first.enter();
+    let entered = is_first().and_then(|()| first.enter());
     first.tell(entered);
     ExitCode::FAILURE
+}
+
+/// Only the first process of a sandbox is safe from all others: by the kernel's signals, and by
+/// the filter, which knows it by its number.
+fn is_first() -> Result<(), Failure> {
+    let number = rustix::process::getpid().as_raw_nonzero().get();
+    if number == 1 {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "the engine has put something before the sandbox's first process, which is number {number}"
+    )))
 }
 
 fn knock() -> rustix::io::Result<OwnedFd> {

@@ -13,6 +13,8 @@ pub(crate) fn start(kind: Kind, container: &Container, image: &str) -> Vec<Strin
         format!("--name={}", container.name),
         format!("--label={LABEL}={}", container.home),
         "--hostname=cofferdam".to_owned(),
+        // Also where the engine is set up to put a program of its own in front.
+        "--init=false".to_owned(),
         format!("--network={}", if container.open_network { "host" } else { "none" }),
         "--read-only".to_owned(),
         "--cap-drop=ALL".to_owned(),
