@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,8 +26,9 @@ pub(crate) async fn dial(shared: &Shared, host: &Host, port: u16) -> Result<TcpS
         Host::Name(name) => {
             let name = shared.policy.decide_name(name, port)?;
             let resolving = async {
-                let _turn = shared.look_ups.acquire().await.map_err(io::Error::other)?;
-                shared.resolver.resolve(&name).await
+                let turns = Arc::clone(&shared.look_ups);
+                let turn = turns.acquire_owned().await.map_err(io::Error::other)?;
+                shared.resolver.resolve(&name, turn).await
             };
             let found = timeout(shared.settings.resolve_time_out, resolving)
                 .await

@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) resolver: Arc<dyn Resolve>,
     /// Turns at the resolver, which others use too.
-    pub(crate) look_ups: Semaphore,
+    pub(crate) look_ups: Arc<Semaphore>,
     pub(crate) log: Log,
 }
 
@@ -102,7 +102,7 @@ impl Proxy {
     /// A proxy for one sandbox.
     #[must_use]
     pub fn new(policy: Policy, settings: Settings, resolver: Arc<dyn Resolve>, log: Log) -> Self {
-        let look_ups = Semaphore::new(MOST_LOOK_UPS);
+        let look_ups = Arc::new(Semaphore::new(MOST_LOOK_UPS));
         Self { shared: Shared { policy, settings, resolver, look_ups, log } }
     }
 

@@ -5,15 +5,20 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Finds the addresses of a name.
 ///
 /// It is asked once a connection, for a name that the allow-list has; what it
 /// answers is judged before anything is dialled.
 pub trait Resolve: Send + Sync {
-    /// The addresses of this name, the preferred one first.
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
+    /// The addresses of this name, the preferred one first. A sandbox has only so many turns
+    /// at this: one is kept as long as the look-up is under way, also if nobody waits any more.
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+        turn: OwnedSemaphorePermit,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
 /// Look-ups of the host's resolver that are under way at once, in this process. Each has a
@@ -27,9 +32,14 @@ static LOOK_UPS: Semaphore = Semaphore::const_new(MOST_LOOK_UPS);
 pub struct SystemResolver;
 
 impl Resolve for SystemResolver {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+        turn: OwnedSemaphorePermit,
+    ) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let name = name.to_owned();
         in_turn(&LOOK_UPS, move || {
+            let _turn = turn;
             let mut found = Vec::new();
             for address in (name.as_str(), 0).to_socket_addrs()? {
                 if !found.contains(&address.ip()) {
@@ -102,7 +112,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_host_knows_itself() {
-        let found = SystemResolver.resolve("localhost").await.unwrap();
+        let turns = Arc::new(Semaphore::new(1));
+        let turn = Arc::clone(&turns).acquire_owned().await.unwrap();
+        let found = SystemResolver.resolve("localhost", turn).await.unwrap();
+        assert_eq!(turns.available_permits(), 1);
         assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 }

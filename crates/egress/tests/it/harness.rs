@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use cofferdam_egress::{Log, Policy, Proxy, Resolve, ServeError, Settings, Summary};
 use cofferdam_types::{AuditAct, AuditRecord, Network};
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
 /// No wait in a test is longer.
@@ -59,7 +59,11 @@ impl Script {
 }
 
 impl Resolve for Script {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+        _turn: OwnedSemaphorePermit,
+    ) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
         self.asked.lock().unwrap().push(name.to_owned());
         let mut answers = self.answers.lock().unwrap();
         let answer = match answers.len() {

@@ -10,6 +10,7 @@ use cofferdam_sandbox::{ExecResult, Sandbox, Spec};
 use cofferdam_types::{AuditAct, Network};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::home::{Home, block_on};
 use crate::probes;
@@ -18,7 +19,11 @@ use crate::probes;
 struct Names(Ipv4Addr);
 
 impl Resolve for Names {
-    fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
+    fn resolve<'a>(
+        &'a self,
+        name: &'a str,
+        _turn: OwnedSemaphorePermit,
+    ) -> BoxFuture<'a, std::io::Result<Vec<IpAddr>>> {
         let known = name.ends_with(".test");
         async move {
             if known {
