@@ -1,7 +1,7 @@
 //! A sandbox: the place that a back end made, and the guest inside it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cofferdam_guest_protocol::{CallState, ExecEnd, ExecReport, Program, TunnelTarget};
@@ -26,11 +26,16 @@ pub struct Sandbox {
     /// Variables of every command here, besides those that the room needs.
     variables: Vec<(Vec<u8>, Vec<u8>)>,
     next_call: AtomicU64,
-    /// How many processes the kernel had killed for lack of memory, when last
-    /// asked.
-    memory_kills: AtomicU64,
-    /// Whether a command has ended since then, which may have had some killed.
-    memory_kills_old: AtomicBool,
+    /// Commands that have ended; some of their processes may have been killed for lack of memory.
+    ended: AtomicU64,
+    memory_kills: tokio::sync::Mutex<MemoryKills>,
+}
+
+/// How many processes the kernel had killed for lack of memory, and how many commands had ended
+/// before it was asked for that.
+struct MemoryKills {
+    count: u64,
+    ended: u64,
 }
 
 impl Sandbox {
@@ -87,8 +92,8 @@ impl Sandbox {
             limits,
             variables: Vec::new(),
             next_call: AtomicU64::new(first_call),
-            memory_kills: AtomicU64::new(memory_kills),
-            memory_kills_old: AtomicBool::new(false),
+            ended: AtomicU64::new(0),
+            memory_kills: tokio::sync::Mutex::new(MemoryKills { count: memory_kills, ended: 0 }),
         }
     }
 
@@ -190,17 +195,14 @@ impl Sandbox {
     /// How many processes the kernel has killed for lack of memory; what was known before
     /// where that cannot be said.
     async fn memory_kills_by_now(&self) -> u64 {
-        if self.memory_kills_old.load(Ordering::Relaxed) {
-            self.ask_memory_kills().await.ok();
+        let mut known = self.memory_kills.lock().await;
+        let ended = self.ended.load(Ordering::Relaxed);
+        if known.ended < ended
+            && let Ok(count) = self.room.oom_kills().await
+        {
+            *known = MemoryKills { count, ended };
         }
-        self.memory_kills.load(Ordering::Relaxed)
-    }
-
-    async fn ask_memory_kills(&self) -> Result<u64, RoomError> {
-        self.memory_kills_old.store(false, Ordering::Relaxed);
-        let kills = self.room.oom_kills().await?;
-        self.memory_kills.fetch_max(kills, Ordering::Relaxed);
-        Ok(kills)
+        known.count
     }
 
     /// Runs a command to its end and lets the guest forget it. A command whose
@@ -263,7 +265,7 @@ impl Sandbox {
         process: &Process,
         report: &ExecReport,
     ) -> Result<Outcome, CallError> {
-        self.memory_kills_old.store(true, Ordering::Relaxed);
+        self.ended.fetch_add(1, Ordering::Relaxed);
         let outcome = match &report.end {
             ExecEnd::Exited(0) => return Ok(Outcome::Exited { exit_code: 0 }),
             ExecEnd::Exited(exit_code) => Outcome::Exited { exit_code: *exit_code },
@@ -283,9 +285,8 @@ impl Sandbox {
         if !asked {
             return Ok(outcome);
         }
-        // Without the count the kill is what it looks like.
-        let kills = self.ask_memory_kills().await.unwrap_or(0);
-        let grown = kills > process.memory_kills_before;
+        // Without a new count the kill is what it looks like.
+        let grown = self.memory_kills_by_now().await > process.memory_kills_before;
         let killed = matches!(
             outcome,
             Outcome::Signaled { .. } | Outcome::Lost { .. } | Outcome::Exited { exit_code: 137 }
