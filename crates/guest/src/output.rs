@@ -257,8 +257,10 @@ impl OutputBuffer {
             // host is.
             self.base = offset;
             self.highest -= lost;
-            if let Some((at, ..)) = &mut self.gap {
-                *at = at.saturating_sub(lost);
+            if let Some((at, ..)) = &mut self.gap
+                && *at >= offset
+            {
+                *at = at.saturating_sub(lost).max(offset);
             }
         }
         // So is what was told to a host before this one, which knows nothing of it.

@@ -38,6 +38,7 @@ pub(crate) struct Elsewhere<'a> {
 
 impl<'a> Elsewhere<'a> {
     pub(super) fn make(changing: &'a Changing) -> Result<Self, ImageError> {
+        changing.clear_elsewhere()?;
         let name = name().map_err(ImageError::system("make a directory in", Path::new(ABOVE)))?;
         let note = changing.store.place.join(NOTE);
         let write = || -> io::Result<()> {
