@@ -26,16 +26,9 @@ pub struct Sandbox {
     /// Variables of every command here, besides those that the room needs.
     variables: Vec<(Vec<u8>, Vec<u8>)>,
     next_call: AtomicU64,
-    /// Commands that have ended; some of their processes may have been killed for lack of memory.
-    ended: AtomicU64,
-    memory_kills: tokio::sync::Mutex<MemoryKills>,
-}
-
-/// How many processes the kernel had killed for lack of memory, and how many commands had ended
-/// before it was asked for that.
-struct MemoryKills {
-    count: u64,
-    ended: u64,
+    /// How many processes the kernel had killed for lack of memory, when last
+    /// asked.
+    memory_kills: AtomicU64,
 }
 
 impl Sandbox {
@@ -92,8 +85,7 @@ impl Sandbox {
             limits,
             variables: Vec::new(),
             next_call: AtomicU64::new(first_call),
-            ended: AtomicU64::new(0),
-            memory_kills: tokio::sync::Mutex::new(MemoryKills { count: memory_kills, ended: 0 }),
+            memory_kills: AtomicU64::new(memory_kills),
         }
     }
 
@@ -183,26 +175,10 @@ impl Sandbox {
     /// # Errors
     /// When the connection is lost.
     pub async fn start(&self, call: CallId, command: Command) -> Result<Process, CallError> {
-        let guest = self.guest();
-        // Asked while the command is being started, which takes longer.
-        let (before, process) =
-            tokio::join!(self.memory_kills_by_now(), guest.exec(call, command.exec));
-        let mut process = process?;
+        let before = self.memory_kills.load(Ordering::Relaxed);
+        let mut process = self.guest().exec(call, command.exec).await?;
         process.memory_kills_before = before;
         Ok(process)
-    }
-
-    /// How many processes the kernel has killed for lack of memory; what was known before
-    /// where that cannot be said.
-    async fn memory_kills_by_now(&self) -> u64 {
-        let mut known = self.memory_kills.lock().await;
-        let ended = self.ended.load(Ordering::Relaxed);
-        if known.ended < ended
-            && let Ok(count) = self.room.oom_kills().await
-        {
-            *known = MemoryKills { count, ended };
-        }
-        known.count
     }
 
     /// Runs a command to its end and lets the guest forget it. A command whose
@@ -265,7 +241,6 @@ impl Sandbox {
         process: &Process,
         report: &ExecReport,
     ) -> Result<Outcome, CallError> {
-        self.ended.fetch_add(1, Ordering::Relaxed);
         let outcome = match &report.end {
             ExecEnd::Exited(0) => return Ok(Outcome::Exited { exit_code: 0 }),
             ExecEnd::Exited(exit_code) => Outcome::Exited { exit_code: *exit_code },
@@ -285,8 +260,14 @@ impl Sandbox {
         if !asked {
             return Ok(outcome);
         }
-        // Without a new count the kill is what it looks like.
-        let grown = self.memory_kills_by_now().await > process.memory_kills_before;
+        let grown = match self.room.oom_kills().await {
+            Ok(kills) => {
+                self.memory_kills.fetch_max(kills, Ordering::Relaxed);
+                kills > process.memory_kills_before
+            }
+            // Without the count the kill is what it looks like.
+            Err(_) => false,
+        };
         let killed = matches!(
             outcome,
             Outcome::Signaled { .. } | Outcome::Lost { .. } | Outcome::Exited { exit_code: 137 }
