@@ -23,6 +23,7 @@ mod reconcile;
 mod room;
 mod starter;
 mod state;
+mod stream;
 mod trail;
 mod warm;
 

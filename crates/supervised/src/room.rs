@@ -1,6 +1,5 @@
 //! One native sandbox, held by this process.
 
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +9,12 @@ use cofferdam_sandbox::{GuestStream, Isolation, Room, RoomError, Snapshot, Trail
 use cofferdam_types::{AuditRecord, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::net::UnixStream;
 
 use crate::aside::aside;
 use crate::control::{Control, failed};
 use crate::egress::Egress;
 use crate::reaper::Reaped;
+use crate::stream::Stream;
 use crate::trail;
 
 /// One native sandbox.
@@ -81,9 +80,7 @@ impl Room for SupervisedRoom {
                 None => self.dial_again().await?,
             };
             let step = "speak with the guest".to_owned();
-            let stream = rustix::io::ioctl_fionbio(&connection, true)
-                .map_err(io::Error::from)
-                .and_then(|()| UnixStream::from_std(connection.into()))
+            let stream = Stream::new(connection.into())
                 .map_err(|source| RoomError::Step { step, source })?;
             Ok(Box::new(stream) as GuestStream)
         }
