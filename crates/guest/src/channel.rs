@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_guest_protocol::{CHUNK, OutputMode, WINDOW};
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::Shutdown;
 
@@ -187,7 +188,10 @@ impl OutChannel {
         if keeps && (self.buffer.room() == 0 || is_ahead(&self.buffer, attached, means.unsent)) {
             return Turn::Wait;
         }
-        let outcome = if keeps && self.buffer.streams() {
+        let foreseen = if self.kind == Kind::Pipe { foresee(&source.fd) } else { None };
+        let outcome = if let Some(outcome) = foreseen {
+            outcome
+        } else if keeps && self.buffer.streams() {
             let mut outcome = Err(Errno::INTR);
             let filled = self.buffer.fill(|room| {
                 outcome = read_all(&source.fd, room);
@@ -252,6 +256,19 @@ impl OutChannel {
             }
         }
         Turn::More
+    }
+}
+
+/// What reading would come to, where no room is needed to know it: many commands end without
+/// a word, and room has to be made.
+fn foresee(pipe: &OwnedFd) -> Option<Result<usize, Errno>> {
+    let mut asked = [PollFd::new(pipe, PollFlags::IN)];
+    rustix::event::poll(&mut asked, Some(&Timespec::default())).ok()?;
+    let found = asked.first()?.revents();
+    match found {
+        PollFlags::HUP => Some(Ok(0)),
+        _ if found.is_empty() => Some(Err(Errno::AGAIN)),
+        _ => None,
     }
 }
 
@@ -455,5 +472,17 @@ mod tests {
         // Somebody still holds the other end.
         drop(write);
         assert!(channel.is_taken());
+    }
+
+    #[test]
+    fn what_a_pipe_without_bytes_comes_to_is_foreseen() {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
+        assert_eq!(foresee(&read), Some(Err(Errno::AGAIN)));
+        rustix::io::write(&write, b"last words").unwrap();
+        assert_eq!(foresee(&read), None);
+        drop(write);
+        assert_eq!(foresee(&read), None);
+        rustix::io::read(&read, &mut [0_u8; 64]).unwrap();
+        assert_eq!(foresee(&read), Some(Ok(0)));
     }
 }

@@ -79,6 +79,7 @@ pub(crate) fn wait(files: &Descriptors<'_>, limit: &Rlimit) -> ! {
         .and_then(|()| take_orders())
         .unwrap_or_else(|errno| fail(errno, Step::Prepare));
     Order::rehearse();
+    find(c"sh", DEFAULT_PATH).ok();
     let Some((call, exec)) = Order::read(orders.as_fd()) else { sys::exit(0) };
     look_after(call, &exec, None)
 }

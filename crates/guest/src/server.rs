@@ -297,9 +297,11 @@ impl Server {
             let flags =
                 if subject == Subject::CallInput { EventFlags::OUT } else { EventFlags::IN };
             let data = subject.of_call(slot, generation);
-            // One that cannot be watched stays ready, and is looked at in turns.
             watched.registered = true;
-            epoll::add(&self.epoll, &watched.fd, data, flags | EventFlags::ET).ok();
+            // One that is watched says so if it is ready now. One that cannot be watched stays
+            // ready, and is looked at in turns.
+            watched.ready =
+                epoll::add(&self.epoll, &watched.fd, data, flags | EventFlags::ET).is_err();
         }
     }
 
