@@ -162,3 +162,23 @@ fn a_container_of_a_command_that_is_killed_does_not_stay_on_docker() {
 fn a_container_of_a_command_that_is_killed_does_not_stay_on_podman() {
     a_container_of_a_command_that_is_killed_does_not_stay(Kind::Podman);
 }
+
+#[test]
+fn an_engine_that_puts_a_program_in_front_does_not_or_is_refused() {
+    let Some(mut lab) = Lab::with(Kind::Docker, &["--init"]) else { return };
+    block_on(async {
+        let sandbox = Sandbox::open(&lab.backend(), Spec::scratch()).await.unwrap();
+        let first = sandbox.argv(["cat", "/proc/1/comm"]);
+        let result = sandbox.run(sandbox.next_call_id(), first).await.unwrap();
+        assert_eq!(result.stdout, "cofferdam\n");
+        sandbox.close().await.unwrap();
+    });
+    // One that does not heed what it is told.
+    lab.put_in_front(
+        "for word do shift; test \"$word\" = --init=false && word=--init; set -- \"$@\" \"$word\"; \
+         done; exec $REAL \"$@\"",
+    );
+    let refused = block_on(Sandbox::open(&lab.backend(), Spec::scratch())).err().unwrap();
+    assert!(refused.to_string().contains("before the sandbox's first process"), "{refused}");
+    lab.assert_empty();
+}
