@@ -204,6 +204,25 @@ fn whoever_comes_back_later_is_told_all_that_is_missing_too() {
 }
 
 #[test]
+fn a_gap_in_a_capture_keeps_its_place_for_a_host_that_lost_some_before_it() {
+    let mut buffer = OutputBuffer::new(OutputMode::Capture { limit: 2_000 });
+    let bytes = pattern(10_000);
+    buffer.push(&bytes);
+    let mut host = Host::default();
+    host.receive(&mut buffer, 1);
+    assert_eq!(host.bytes, bytes[..1_000]);
+    buffer.consumed(600).unwrap();
+
+    // It has 100 bytes, and the 500 after them are gone.
+    buffer.resume(100).unwrap();
+    buffer.finish();
+    let mut host = Host { bytes: bytes[..100].to_vec(), gaps: Vec::new() };
+    host.receive_all(&mut buffer);
+    assert_eq!(host.gaps, [(100, 500), (500, 8_000)]);
+    assert_eq!(host.bytes, [&bytes[..100], &bytes[600..1_000], &bytes[9_000..]].concat());
+}
+
+#[test]
 fn a_host_cannot_consume_or_resume_what_it_was_never_sent() {
     let mut buffer = OutputBuffer::new(OutputMode::Stream);
     buffer.push(b"abc");

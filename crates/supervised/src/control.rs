@@ -171,4 +171,16 @@ mod tests {
             assert!(matches!(told.unwrap().0, Report::OomKills(kills) if kills == round));
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_never_answers_is_not_waited_for_without_an_end() {
+        let kind = SocketType::SEQPACKET;
+        let (here, _there) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let control = Control::new(here).unwrap();
+        let begun = tokio::time::Instant::now();
+        let closed = control.ask(Order::Close).await;
+        assert!(matches!(closed, Err(RoomError::Gone(_))), "{closed:?}");
+        assert_eq!(begun.elapsed().as_secs(), CLOSING.as_secs());
+    }
 }

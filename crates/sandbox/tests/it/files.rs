@@ -5,7 +5,7 @@ use cofferdam_guest_protocol::{
     Channel, Control, Entry, EntryKind, FileError, FileReply, FileRequest, FileStat, Frame, Reply,
     Request, WriteMode, encode_record,
 };
-use cofferdam_sandbox::{FilesError, Range};
+use cofferdam_sandbox::{CallError, FilesError, Range};
 use tokio::io::AsyncReadExt;
 
 use crate::fake_guest::{FakeGuest, connected, stdout};
@@ -52,6 +52,22 @@ async fn the_records_of_a_listing_arrive_however_they_are_cut() {
     let listing = listing.unwrap();
     assert_eq!(listing.records, (0..200).map(entry).collect::<Vec<_>>());
     assert!(listing.more);
+}
+
+#[tokio::test]
+async fn a_guest_that_lists_more_than_was_asked_for_is_not_believed() {
+    let (client, mut guest) = connected().await;
+    let entry = Entry { path: b"f".into(), stat: STAT, link: None };
+    let mut wire = Vec::new();
+    encode_record(&entry, &mut wire).unwrap();
+    let files = client.files();
+    let play = async {
+        let (call, _) = file_request(&mut guest).await;
+        guest.send_all([stdout(call, wire.clone()), stdout(call, wire.clone())]).await;
+        assert_eq!(guest.frame().await, Frame::Control { call, control: Control::Kill });
+    };
+    let (listing, ()) = tokio::join!(files.list("", 1, 1), play);
+    assert!(matches!(listing, Err(FilesError::Call(CallError::UnexpectedReply))), "{listing:?}");
 }
 
 #[tokio::test]
