@@ -266,7 +266,8 @@ fn foresee(pipe: &OwnedFd) -> Option<Result<usize, Errno>> {
     rustix::event::poll(&mut asked, Some(&Timespec::default())).ok()?;
     let found = asked.first()?.revents();
     match found {
-        PollFlags::HUP => Some(Ok(0)),
+        // The last bytes may have come between the kernel's looks at them and at who writes.
+        PollFlags::HUP if rustix::io::ioctl_fionread(pipe) == Ok(0) => Some(Ok(0)),
         _ if found.is_empty() => Some(Err(Errno::AGAIN)),
         _ => None,
     }

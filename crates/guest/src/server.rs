@@ -298,8 +298,8 @@ impl Server {
                 if subject == Subject::CallInput { EventFlags::OUT } else { EventFlags::IN };
             let data = subject.of_call(slot, generation);
             watched.registered = true;
-            // One that is watched says so if it is ready now. One that cannot be watched stays
-            // ready, and is looked at in turns.
+            // One that is watched says so if it is ready now. One that cannot be watched is
+            // looked at once, and again when its writer has ended.
             watched.ready =
                 epoll::add(&self.epoll, &watched.fd, data, flags | EventFlags::ET).is_err();
         }
