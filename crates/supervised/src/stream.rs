@@ -13,14 +13,24 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
+use tokio::runtime::Handle;
 
 /// A stream to a guest.
 pub(crate) struct Stream {
     /// The socket, as something that is only read.
     input: pipe::Receiver,
-    output: UnixStream,
-    /// It again, while there is no room in it.
-    full: Option<tokio::net::UnixStream>,
+    output: Output,
+    /// What watches: whoever writes may be anywhere.
+    runtime: Handle,
+}
+
+enum Output {
+    /// There is room, as far as is known.
+    Free(UnixStream),
+    /// There was none.
+    Full(tokio::net::UnixStream),
+    /// It could not be watched.
+    Lost,
 }
 
 impl Stream {
@@ -29,7 +39,7 @@ impl Stream {
     pub(crate) fn new(socket: UnixStream) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let input = pipe::Receiver::from_owned_fd_unchecked(socket.try_clone()?.into())?;
-        Ok(Self { input, output: socket, full: None })
+        Ok(Self { input, output: Output::Free(socket), runtime: Handle::current() })
     }
 
     fn poll_send(
@@ -38,19 +48,35 @@ impl Stream {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            if let Some(full) = &mut self.full {
-                let sent = ready!(Pin::new(full).poll_write_vectored(context, pieces));
-                self.full = None;
-                return Poll::Ready(sent);
-            }
-            match self.output.write_vectored(pieces) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.full = Some(tokio::net::UnixStream::from_std(self.output.try_clone()?)?);
+            match &mut self.output {
+                Output::Free(socket) => match socket.write_vectored(pieces) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.watch()?,
+                    sent => return Poll::Ready(sent),
+                },
+                Output::Full(socket) => {
+                    let sent = ready!(Pin::new(socket).poll_write_vectored(context, pieces));
+                    self.watch_no_more()?;
+                    return Poll::Ready(sent);
                 }
-                sent => return Poll::Ready(sent),
+                Output::Lost => return Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
             }
         }
+    }
+
+    fn watch(&mut self) -> io::Result<()> {
+        if let Output::Free(socket) = std::mem::replace(&mut self.output, Output::Lost) {
+            let _watcher = self.runtime.enter();
+            self.output = Output::Full(tokio::net::UnixStream::from_std(socket)?);
+        }
+        Ok(())
+    }
+
+    fn watch_no_more(&mut self) -> io::Result<()> {
+        if let Output::Full(socket) = std::mem::replace(&mut self.output, Output::Lost) {
+            self.output = Output::Free(socket.into_std()?);
+        }
+        Ok(())
     }
 }
 
@@ -89,8 +115,12 @@ impl AsyncWrite for Stream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.output.shutdown(Shutdown::Write))
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.output {
+            Output::Free(socket) => Poll::Ready(socket.shutdown(Shutdown::Write)),
+            Output::Full(socket) => Pin::new(socket).poll_shutdown(context),
+            Output::Lost => Poll::Ready(Ok(())),
+        }
     }
 }
 
@@ -110,8 +140,12 @@ mod tests {
 
     /// Whether somebody in this process watches for room in a stream, as the kernel tells it.
     fn watches_for_room(stream: &Stream) -> bool {
-        let full = stream.full.as_ref().map(AsRawFd::as_raw_fd);
-        let names = [Some(stream.input.as_raw_fd()), Some(stream.output.as_raw_fd()), full];
+        let output = match &stream.output {
+            Output::Free(socket) => socket.as_raw_fd(),
+            Output::Full(socket) => socket.as_raw_fd(),
+            Output::Lost => panic!("it is lost"),
+        };
+        let names = [stream.input.as_raw_fd(), output];
         let files = fs::read_dir("/proc/self/fdinfo").unwrap();
         let texts = files.filter_map(|file| fs::read_to_string(file.unwrap().path()).ok());
         let text = texts.collect::<String>();
@@ -121,7 +155,7 @@ mod tests {
             let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
             Some((name, events))
         });
-        let mut ours = watched.filter(|(name, _)| names.contains(&Some(*name))).peekable();
+        let mut ours = watched.filter(|(name, _)| names.contains(name)).peekable();
         assert!(ours.peek().is_some(), "nobody watches it at all");
         let writable = libc::EPOLLOUT.cast_unsigned();
         ours.any(|(_, events)| events & writable != 0)
@@ -153,11 +187,18 @@ mod tests {
     async fn room_is_watched_for_only_while_there_is_none() {
         let (mut here, mut there) = pair();
         assert!(!watches_for_room(&here));
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        let mut written = 0;
-        while let Poll::Ready(count) = Pin::new(&mut here).poll_write(&mut context, &[0; 4096]) {
-            written += count.unwrap();
-        }
+        // Whoever writes need not be where it is watched.
+        let (mut here, written) = std::thread::spawn(move || {
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let mut written = 0;
+            while let Poll::Ready(count) = Pin::new(&mut here).poll_write(&mut context, &[0; 4096])
+            {
+                written += count.unwrap();
+            }
+            (here, written)
+        })
+        .join()
+        .unwrap();
         assert!(watches_for_room(&here));
         there.read_exact(&mut vec![0; written]).await.unwrap();
         here.write_all(b"more").await.unwrap();
