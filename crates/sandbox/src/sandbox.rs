@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cofferdam_guest_protocol::{CallState, ExecEnd, ExecReport, Program, TunnelTarget};
 use cofferdam_types::{AuditRecord, CallId, Limits, Outcome, SandboxId};
@@ -16,6 +17,9 @@ use crate::files::Files;
 use crate::process::{Offsets, OutputChunk, Process};
 use crate::result::ExecResult;
 use crate::tunnel::Tunnel;
+
+/// How long the end of a command waits for what does not change it.
+const IN_PASSING: Duration = Duration::from_secs(1);
 
 /// A sandbox with a connection to its guest.
 pub struct Sandbox {
@@ -254,20 +258,22 @@ impl Sandbox {
                 reason: "the process that watched the command was killed".to_owned(),
             },
         };
-        let grown = match self.room.oom_kills().await {
-            Ok(kills) => {
-                self.memory_kills.fetch_max(kills, Ordering::Relaxed);
-                kills > process.memory_kills_before
-            }
-            // Without the count the kill is what it looks like.
-            Err(_) => false,
-        };
         let killed = matches!(
             outcome,
             Outcome::Signaled { signal: SIGKILL }
                 | Outcome::Lost { .. }
                 | Outcome::Exited { exit_code: 137 }
         );
+        // Where the count matters only to what comes next, nobody waits long for it.
+        let patience = if killed { Duration::MAX } else { IN_PASSING };
+        let grown = match tokio::time::timeout(patience, self.room.oom_kills()).await {
+            Ok(Ok(kills)) => {
+                self.memory_kills.fetch_max(kills, Ordering::Relaxed);
+                kills > process.memory_kills_before
+            }
+            // Without the count the kill is what it looks like.
+            Ok(Err(_)) | Err(_) => false,
+        };
         Ok(if grown && killed { Outcome::OutOfMemory } else { outcome })
     }
 

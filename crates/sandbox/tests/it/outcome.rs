@@ -17,6 +17,8 @@ use crate::fake_guest::{FakeGuest, done, stderr, stdout};
 /// A back end whose guests are played by the test.
 #[derive(Default)]
 struct FakeBackend {
+    /// It never answers.
+    silent: bool,
     memory_kills: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
     guests: Arc<Mutex<Vec<DuplexStream>>>,
@@ -25,6 +27,7 @@ struct FakeBackend {
 struct FakeRoom {
     id: SandboxId,
     isolation: Isolation,
+    silent: bool,
     memory_kills: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
     guests: Arc<Mutex<Vec<DuplexStream>>>,
@@ -47,6 +50,7 @@ impl Backend for FakeBackend {
                 grade: Grade::Contained,
                 facts: Vec::new(),
             },
+            silent: self.silent,
             memory_kills: Arc::clone(&self.memory_kills),
             asked: Arc::clone(&self.asked),
             guests: Arc::clone(&self.guests),
@@ -80,6 +84,9 @@ impl Room for FakeRoom {
 
     fn oom_kills(&self) -> BoxFuture<'_, Result<u64, RoomError>> {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.silent {
+            return std::future::pending().boxed();
+        }
         let kills = self.memory_kills.load(Ordering::Relaxed);
         async move { Ok(kills) }.boxed()
     }
@@ -169,6 +176,16 @@ async fn a_kill_is_lack_of_memory_only_when_the_kernel_killed_since_the_start() 
     assert!(matches!(run(ExecEnd::Lost, 0).await, Ok(Outcome::Lost { .. })));
     let missing = run(ExecEnd::NotStarted(2, "no such program".into()), 0).await;
     assert_eq!(missing, Err(CallError::NotStarted { errno: 2, what: "no such program".into() }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_is_known_does_not_wait_for_a_back_end_that_is_silent() {
+    let backend = FakeBackend { silent: true, ..FakeBackend::default() };
+    let (sandbox, mut guest) = backend.open().await;
+    let begun = tokio::time::Instant::now();
+    let ended = outcome(&backend, &sandbox, &mut guest, ExecEnd::TimedOut, 0).await;
+    assert_eq!(ended, Ok(Outcome::TimedOut));
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
