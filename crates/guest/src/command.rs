@@ -414,7 +414,7 @@ impl Command {
         killing.rounds += 1;
         killing.next = now + KILL_PAUSE;
         let found = tree::kill(|processes| tree::descendants(processes, monitor));
-        if found == 0 {
+        if found == Ok(0) {
             if self.ended.is_some() || self.failed.is_some() {
                 return None;
             }
@@ -448,7 +448,8 @@ impl Command {
         if self.kill_at.is_some() {
             return false;
         }
-        let left = tree::living(monitor).len();
+        // Where nobody can look, the monitor's word counts: there is somebody.
+        let left = tree::living(monitor).map_or(1, |living| living.len());
         if left > 0 && self.leftovers == Leftovers::Kill && !self.gave_up {
             self.kill(now);
             return false;

@@ -174,7 +174,8 @@ impl Server {
             self.flush();
             self.keep_spare();
         }
-        tree::kill(|processes| tree::descendants(processes, getpid()));
+        // Whoever cannot be found is ended with the sandbox.
+        tree::kill(|processes| tree::descendants(processes, getpid())).ok();
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::sys;
@@ -29,14 +30,18 @@ pub(crate) struct Process {
     pub(crate) pages: u64,
 }
 
-/// All processes that can be seen now.
-pub(crate) fn processes() -> Vec<Process> {
+/// All processes that there are now. One that has ended meanwhile is not among them; but whoever
+/// cannot look, for want of a descriptor say, has not seen that there is nobody.
+///
+/// # Errors
+/// When not all of them could be looked at.
+pub(crate) fn processes() -> Result<Vec<Process>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let Ok(root) = openat(CWD, "/proc", flags, Mode::empty()) else { return Vec::new() };
-    let Ok(entries) = Dir::read_from(&root) else { return Vec::new() };
+    let root = openat(CWD, "/proc", flags, Mode::empty())?;
     let mut found = Vec::new();
     let mut path = Vec::new();
-    for entry in entries.flatten() {
+    for entry in Dir::read_from(&root)? {
+        let entry = entry?;
         let name = entry.file_name().to_bytes();
         if !name.first().is_some_and(u8::is_ascii_digit) {
             continue;
@@ -45,12 +50,16 @@ pub(crate) fn processes() -> Vec<Process> {
         path.extend_from_slice(name);
         path.extend_from_slice(b"/stat");
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let Ok(file) = openat(&root, path.as_slice(), flags, Mode::empty()) else { continue };
         let mut text = [0; 512];
-        let Ok(length) = rustix::io::read(&file, &mut text) else { continue };
-        found.extend(parse_stat(text.get(..length).unwrap_or_default()));
+        let read = openat(&root, path.as_slice(), flags, Mode::empty())
+            .and_then(|file| rustix::io::read(&file, &mut text));
+        match read {
+            Ok(length) => found.extend(parse_stat(text.get(..length).unwrap_or_default())),
+            Err(Errno::NOENT | Errno::SRCH) => {}
+            Err(errno) => return Err(errno),
+        }
     }
-    found
+    Ok(found)
 }
 
 /// Reads a line of `/proc/<pid>/stat`. The name in it is chosen by the process
@@ -90,8 +99,11 @@ pub(crate) fn descendants(processes: &[Process], root: Pid) -> Vec<Process> {
 }
 
 /// The living processes that come from `root`.
-pub(crate) fn living(root: Pid) -> Vec<Pid> {
-    alive(&descendants(&processes(), root))
+///
+/// # Errors
+/// Those of [`processes`].
+pub(crate) fn living(root: Pid) -> Result<Vec<Pid>, Errno> {
+    Ok(alive(&descendants(&processes()?, root)))
 }
 
 fn alive(processes: &[Process]) -> Vec<Pid> {
@@ -102,7 +114,8 @@ fn alive(processes: &[Process]) -> Vec<Pid> {
 /// wakes what is stopped, for a stopped process cannot hear it.
 pub(crate) fn signal(root: Pid, signal: i32) {
     let wakes = matches!(signal, libc::SIGTERM | libc::SIGINT | libc::SIGHUP);
-    for pid in living(root) {
+    // A signal that cannot be delivered now has deadlines after it, and those kill.
+    for pid in living(root).unwrap_or_default() {
         send(pid, signal);
         if wakes {
             send(pid, libc::SIGCONT);
@@ -112,11 +125,19 @@ pub(crate) fn signal(root: Pid, signal: i32) {
 
 /// Kills everything that `select` chooses, and says how much was alive at first.
 /// What was killed may take a moment to be gone.
-pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
+///
+/// # Errors
+/// Those of [`processes`], when nobody was seen: whether there is somebody is not known.
+pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> Result<usize, Errno> {
     let mut known = BTreeSet::new();
     let mut first = None;
     for _ in 0..STOP_PASSES {
-        let now = alive(&select(&processes()));
+        let now = match processes() {
+            Ok(processes) => alive(&select(&processes)),
+            Err(errno) if first.is_none() => return Err(errno),
+            // Those that are known are killed all the same.
+            Err(_) => break,
+        };
         first.get_or_insert(now.len());
         let before = known.len();
         for pid in now {
@@ -133,13 +154,14 @@ pub(crate) fn kill(select: impl Fn(&[Process]) -> Vec<Process>) -> usize {
             send(pid, libc::SIGKILL);
         }
     }
-    first.unwrap_or(0)
+    Ok(first.unwrap_or(0))
 }
 
 /// Kills, once, those that have the most memory among all that come from `root`, but for its
 /// children.
 pub(crate) fn kill_largest(root: Pid) {
-    let mut candidates = descendants(&processes(), root);
+    let Ok(processes) = processes() else { return };
+    let mut candidates = descendants(&processes, root);
     candidates.retain(|process| process.alive && process.parent != root.as_raw_nonzero().get());
     for process in largest(candidates) {
         send(process.pid, libc::SIGKILL);
@@ -250,6 +272,23 @@ mod tests {
     #[test]
     fn this_process_is_seen() {
         let me = rustix::process::getpid();
-        assert!(processes().iter().any(|process| process.pid == me && process.alive));
+        assert!(processes().unwrap().iter().any(|process| process.pid == me && process.alive));
+    }
+
+    #[test]
+    fn whoever_cannot_look_has_not_seen_that_there_is_nobody() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let before = getrlimit(Resource::Nofile);
+        // As many as are open, and one or two more: not enough to look.
+        let next = openat(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        let open = std::os::fd::AsRawFd::as_raw_fd(&next) as u64;
+        for more in 0..3 {
+            let current = Some(open + more);
+            setrlimit(Resource::Nofile, Rlimit { current, maximum: before.maximum }).unwrap();
+            let (seen, killed) = (processes(), kill(|_| Vec::new()));
+            setrlimit(Resource::Nofile, before).unwrap();
+            assert_eq!(seen, Err(Errno::MFILE), "with {more} more");
+            assert_eq!(killed, Err(Errno::MFILE), "with {more} more");
+        }
     }
 }

@@ -86,7 +86,7 @@ impl Server {
             strays
         });
         let sweeps = self.sweep.map_or(0, |(sweeps, _)| sweeps) + 1;
-        let again = found > 0 && sweeps < MOST_SWEEPS;
+        let again = found != Ok(0) && sweeps < MOST_SWEEPS;
         self.sweep = again.then(|| (sweeps, Instant::now() + SWEEP_PAUSE));
     }
 }
