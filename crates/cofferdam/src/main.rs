@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use cofferdam_cli::{ModelMaker, Product};
 use cofferdam_sandbox::Backend;
-use cofferdam_sandbox_native::Native;
+use cofferdam_sandbox_native::{Native, heed_children};
 use cofferdam_sandbox_oci::Kind;
 
 use crate::indexes::SqliteIndexes;
@@ -23,6 +23,9 @@ use crate::models::Adapters;
 use crate::serve::Servers;
 
 fn main() -> ExitCode {
+    // Whoever starts us may ignore what becomes of children; we do not. It cannot fail, and
+    // whoever waits in vain is told.
+    heed_children().ok();
     let home = home(|name| std::env::var_os(name).filter(|value| !value.is_empty()));
     let native = home.as_ref().map(|home| Arc::new(Native::new(home.join("sandboxes"))));
     if let Ok(native) = &native

@@ -31,3 +31,4 @@ mod start;
 
 pub use server::LACK_OF_MEMORY;
 pub use start::{Serve, run};
+pub use sys::heed_children;

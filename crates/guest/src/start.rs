@@ -44,6 +44,7 @@ pub fn run(serve: Serve) -> ExitCode {
 
 fn try_run(serve: Serve) -> Result<(), Errno> {
     sys::block_signals()?;
+    sys::heed_children()?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::thread::set_name(c"cofferdam")?;
     rustix::process::umask(Mode::from_raw_mode(0o022));

@@ -50,6 +50,19 @@ pub(crate) fn block_signals() -> Result<()> {
     })
 }
 
+/// Has the kernel tell of children that end, and keep them until they are waited for. Whoever
+/// started this program may have ignored them, and a program inherits that.
+///
+/// # Errors
+/// Never, in practice.
+pub fn heed_children() -> Result<()> {
+    // SAFETY: all-zero is a valid value of this structure: the default action, and no flags.
+    let usual: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives across the call, which only reads it; the default action runs
+    // no code of this process.
+    check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const usual, ptr::null_mut()) })
+}
+
 /// A descriptor that is readable when a child has changed its state.
 pub(crate) fn child_signals() -> Result<OwnedFd> {
     let mut children = MaybeUninit::<libc::sigset_t>::uninit();

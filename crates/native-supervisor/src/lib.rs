@@ -41,3 +41,5 @@ pub mod sys;
 pub mod template;
 pub mod tree;
 pub mod wire;
+
+pub use cofferdam_guest::heed_children;

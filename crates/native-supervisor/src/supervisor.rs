@@ -115,6 +115,7 @@ struct Ground {
 impl Ground {
     fn prepare(own_program: OwnedFd) -> Result<Self, Failure> {
         rustix::process::setsid().step("begin a session")?;
+        cofferdam_guest::heed_children().step("heed its children")?;
         ignore(rustix::thread::set_name(WAITING));
         // What is made for the sandbox must not depend on the caller's habits.
         rustix::process::umask(Mode::from_raw_mode(0o022));

@@ -5,4 +5,4 @@
 //! is made of is the business of `cofferdam-native-supervisor`, and how a host speaks with it
 //! that of `cofferdam-supervised`. Their promises are tried in this crate's tests.
 
-pub use cofferdam_supervised::{Supervised as Native, Weakness};
+pub use cofferdam_supervised::{Supervised as Native, Weakness, heed_children};

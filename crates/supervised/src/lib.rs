@@ -28,5 +28,6 @@ mod trail;
 mod warm;
 
 pub use backend::{Supervised, Weakness};
+pub use cofferdam_native_supervisor::heed_children;
 pub use cofferdam_native_supervisor::wire::{FirstPlan, Hire, Sentry};
 pub use engine::Engine;

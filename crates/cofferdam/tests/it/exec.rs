@@ -1,11 +1,13 @@
 //! How a command ends is how `cofferdam exec` ends.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::home::Home;
+use crate::invocation::Invocation;
 use crate::processes;
 
 #[test]
@@ -17,6 +19,24 @@ pub(crate) fn exit_codes(home: &Home) {
     for code in [0, 1, 7, 124, 255] {
         let ran = home.shell(&[], &format!("exit {code}")).expect_code(code);
         assert_eq!((ran.text(), ran.errors()), (String::new(), String::new()), "exit {code}");
+    }
+}
+
+#[test]
+fn a_caller_that_ignores_its_children_is_told_how_the_command_ended() {
+    ignored_children(&Home::new());
+}
+
+pub(crate) fn ignored_children(home: &Home) {
+    // What a program ignores, the one that it becomes ignores.
+    let program = home.program().to_str().unwrap();
+    let words = ["--ignore-signal=CHLD", program, "exec", "--timeout", "60s", "--"];
+    for (script, code) in [("exit 3", 3), ("sleep 0 & (sleep 0 &); wait; exit 4", 4)] {
+        let words = words.into_iter().chain(["sh", "-c", script]);
+        let mut ran = Invocation::new(Path::new("/usr/bin/env"), home.user()).words(words);
+        ran = ran.env("COFFERDAM_HOME", home.path());
+        let ran = ran.run().expect_code(code);
+        assert_eq!(ran.errors(), "", "{script}");
     }
 }
 

@@ -13,6 +13,11 @@ fn the_exit_code_is_the_commands_own() {
 }
 
 #[test]
+fn a_caller_that_ignores_its_children_is_told_how_the_command_ended() {
+    exec::ignored_children(&Home::of_ordinary_user());
+}
+
+#[test]
 fn a_command_that_a_signal_ends_has_128_and_the_signals_number() {
     exec::signals(&Home::of_ordinary_user());
 }
