@@ -334,19 +334,20 @@ impl Base {
 
 /// A user namespace that only serves to say who is who.
 fn owner_namespace((user, group): (u32, u32), agent: u32) -> Result<OwnedFd, Failure> {
+    const STEP: &str = "make a namespace for the workspace's owner";
     let [uid_map, gid_map] = [user, group].map(|id| format!("{id} {agent} 1\n"));
-    let cloned = sys::clone_process(libc::CLONE_NEWUSER as u64, None)
-        .step("make a namespace for the workspace's owner")?;
+    let (life, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).step(STEP)?;
+    let cloned = sys::clone_process(libc::CLONE_NEWUSER as u64, None).step(STEP)?;
     let (pid, child) = match cloned {
         Cloned::Parent(pid, child) => (pid, child),
-        Cloned::Child => loop {
-            std::thread::park();
-        },
+        Cloned::Child => sys::live_as_long_as(life.as_fd()),
     };
+    drop(life);
     let made = fs::write(format!("/proc/{pid}/uid_map"), uid_map)
         .and_then(|()| fs::write(format!("/proc/{pid}/gid_map"), gid_map))
         .step("map the workspace's owner")
         .and_then(|()| open_namespace(pid, "user"));
+    drop(held);
     ignore(pidfd_send_signal(&child, Signal::KILL));
     wait(&child)?;
     made
@@ -413,4 +414,35 @@ pub fn enter_mounts(lent: &Lent) -> Result<(), Failure> {
     let mounts = Some(LinkNameSpaceType::Mount);
     rustix::thread::move_into_link_name_space(lent.mounts.as_fd(), mounts)
         .step("enter the sandbox's mount namespace")
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+
+    #[test]
+    fn who_only_has_to_be_there_holds_nothing_and_ends_with_its_maker() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || rustix::fs::open(directory.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let lock = open();
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let (life, held) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let child = match sys::clone_process(0, None).unwrap() {
+            Cloned::Parent(_, child) => child,
+            Cloned::Child => sys::live_as_long_as(life.as_fd()),
+        };
+        drop((life, lock));
+        let other = open();
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while flock(&other, FlockOperation::NonBlockingLockExclusive).is_err() {
+            assert!(std::time::Instant::now() < deadline, "the lock is held");
+            std::thread::yield_now();
+        }
+        assert!(!ends_within(&child, Duration::ZERO), "it is there");
+        drop(held);
+        assert!(ends_within(&child, Duration::from_secs(60)), "it is gone");
+        wait(&child).unwrap();
+    }
 }

@@ -458,6 +458,20 @@ pub fn die_with_parent() -> io::Result<()> {
         .map(|_| ())
 }
 
+/// In a process that only has to be there: waits until nobody holds the other end of a pipe any
+/// more. Until then it holds nothing else, no lock and no socket of whoever made it.
+pub fn live_as_long_as(life: BorrowedFd<'_>) -> ! {
+    let kept = life.as_raw_fd() as u32;
+    let others = [(kept > 0).then(|| (0, kept - 1)), Some((kept + 1, LAST))];
+    for (first, last) in others.into_iter().flatten() {
+        // One that stays open is let go of with the process.
+        drop(close_range(first, last));
+    }
+    while matches!(rustix::io::read(life, &mut [0]), Err(rustix::io::Errno::INTR)) {}
+    // SAFETY: `_exit` has no preconditions; no destructor is to run in a copy of the process.
+    unsafe { libc::_exit(0) }
+}
+
 /// Duplicates a descriptor to a number of the caller's choice and lets it
 /// survive the next program. Whatever had that number is closed.
 ///
