@@ -32,6 +32,9 @@ pub struct Options {
 
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const NOTIFY: u32 = libc::SECCOMP_RET_USER_NOTIF;
+/// Nothing is done, and the program is told that it was: it would take a refusal for a failure
+/// of what it only meant as a kindness to others.
+const PRETEND: u32 = refuse(0);
 const fn refuse(errno: i32) -> u32 {
     libc::SECCOMP_RET_ERRNO | (errno as u32 & 0xffff)
 }
@@ -86,10 +89,11 @@ enum Check {
     Personality,
     /// Opening for writing is an act; the flags are in this argument.
     Open(u32),
-    /// Not of the first process, named by the first argument.
-    NotFirst,
-    /// Not of the first process, nor of its group, nor of a whole user, which is this kind.
-    Priority(u32),
+    /// Not of the first process, named by the first argument; of others, this is the answer.
+    NotFirst(u32),
+    /// Not of the first process, nor of its group, nor of a whole user, which is this kind; of
+    /// others, this is the answer.
+    Priority(u32, u32),
 }
 
 /// The number of the first process, and of its group, inside.
@@ -250,19 +254,19 @@ impl Assembler {
                 self.answer(if options.audit { NOTIFY } else { ALLOW });
                 self.answer(ALLOW);
             }
-            Check::NotFirst => {
+            Check::NotFirst(otherwise) => {
                 self.load(offset_argument(0));
                 self.skip_if(BPF_JEQ, FIRST, 0, 1);
                 self.answer(refuse(libc::EPERM));
-                self.answer(ALLOW);
+                self.answer(otherwise);
             }
-            Check::Priority(user) => {
+            Check::Priority(user, otherwise) => {
                 self.load(offset_argument(0));
                 self.skip_if(BPF_JEQ, user, 2, 0);
                 self.load(offset_argument(1));
                 self.skip_if(BPF_JEQ, FIRST, 0, 1);
                 self.answer(refuse(libc::EPERM));
-                self.answer(ALLOW);
+                self.answer(otherwise);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! modify_ldt, userfaultfd, io_uring_*, bpf, perf_event_open, keyctl and its kin,
 //! everything about mounts, modules, namespaces, clocks and the machine.
 
-use super::Check;
+use super::{ALLOW, Check, PRETEND};
 
 /// What names all processes of a user, in `ioprio_set` and in `setpriority`.
 const IOPRIO_WHO_USER: u32 = 3;
@@ -126,13 +126,15 @@ pub(super) const UNFIT: &[libc::c_long] = &[libc::SYS_sendfile, libc::SYS_splice
 pub(super) const CHECKED: &[(libc::c_long, Check)] = &[
     // What a process may do to any other of its user: take its descriptors away, and its turns at
     // the processor. The first process is of the same user, and has to be able to end all others.
-    (libc::SYS_ioprio_set, Check::Priority(IOPRIO_WHO_USER)),
-    (libc::SYS_prlimit64, Check::NotFirst),
-    (libc::SYS_sched_setaffinity, Check::NotFirst),
-    (libc::SYS_sched_setattr, Check::NotFirst),
-    (libc::SYS_sched_setparam, Check::NotFirst),
-    (libc::SYS_sched_setscheduler, Check::NotFirst),
-    (libc::SYS_setpriority, Check::Priority(PRIO_USER)),
+    (libc::SYS_ioprio_set, Check::Priority(IOPRIO_WHO_USER, ALLOW)),
+    (libc::SYS_prlimit64, Check::NotFirst(ALLOW)),
+    (libc::SYS_sched_setaffinity, Check::NotFirst(ALLOW)),
+    // One that has next to no turns of its own while it holds a lock of the kernel's keeps from
+    // theirs all who wait for that: of a pipe, the guest.
+    (libc::SYS_sched_setattr, Check::NotFirst(PRETEND)),
+    (libc::SYS_sched_setparam, Check::NotFirst(PRETEND)),
+    (libc::SYS_sched_setscheduler, Check::NotFirst(PRETEND)),
+    (libc::SYS_setpriority, Check::Priority(PRIO_USER, PRETEND)),
     // And what reaches out of the sandbox, or is recorded.
     (libc::SYS_clone, Check::Clone),
     (libc::SYS_socket, Check::Socket),
