@@ -142,6 +142,13 @@ pub fn stop_below(init: u32, mut meanwhile: impl FnMut()) -> Result<Vec<u32>, Fa
     )))
 }
 
+/// Kills every process below `init` that can be seen now.
+pub fn kill_below(init: u32) {
+    for pid in below(init).into_keys() {
+        send(pid, Signal::KILL);
+    }
+}
+
 /// Lets stopped processes go on.
 pub fn continue_all(pids: &[u32]) {
     for pid in pids {
@@ -209,8 +216,13 @@ mod tests {
         }
         assert!(!stopped.contains(&helper));
         continue_all(&stopped);
-        for child in &mut children {
-            child.kill().unwrap();
+
+        kill_below(std::process::id());
+        for (child, pid) in children.iter_mut().zip(pids) {
+            if pid == helper {
+                assert!(child.try_wait().unwrap().is_none());
+                child.kill().unwrap();
+            }
             child.wait().unwrap();
         }
     }

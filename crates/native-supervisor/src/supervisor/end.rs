@@ -10,11 +10,14 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{REMOVAL, Supervisor, hire_of};
 use crate::failure::{Step, ignore};
-use crate::wire::{self, Keep, Report, WorkspacePlan};
-use crate::{hire, remains, start, store};
+use crate::wire::{self, GroupKind, Keep, Report, WorkspacePlan};
+use crate::{hire, processes, remains, start, store};
 
 /// A first process that was killed has ended by then, if nothing is amiss.
 const PROMPTLY: Duration = Duration::from_secs(1);
+
+/// So often those are killed for whom it may wait.
+const MOST_ROUNDS: usize = 30;
 
 impl Supervisor {
     /// Kills everything, keeps what belongs to the user, removes the rest, and
@@ -24,9 +27,15 @@ impl Supervisor {
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
-        if !start::ends_within(&self.init_handle, PROMPTLY) {
+        for _ in 0..MOST_ROUNDS {
+            if start::ends_within(&self.init_handle, PROMPTLY) {
+                break;
+            }
             // It waits in the kernel for somebody inside, who does not end before it has.
-            self.groups.kill();
+            match self.groups.kind() {
+                GroupKind::None => processes::kill_below(self.built.init),
+                GroupKind::V1 | GroupKind::V2 => self.groups.kill(),
+            }
         }
         match hire_of(&self.plan) {
             Some(_) => drop(start::ends_within(&self.init_handle, hire::REMOVAL)),
