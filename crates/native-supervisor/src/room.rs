@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cofferdam_types::Kept;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, UnmountFlags};
 
@@ -191,9 +192,9 @@ pub fn build(
     processes: Option<OwnedFd>,
 ) -> Result<Vault, Failure> {
     let Materials { sources, mut devices, base, store, resolver, programs } = materials;
-    let store = match store {
-        Some(store) => store,
-        None => sized_store(plan, identity)?,
+    let (store, kept) = match store {
+        Some(store) => (store, Kept::OnDisk),
+        None => (sized_store(plan, identity)?, Kept::InMemory),
     };
     let owner = identity.builder().to_string();
     let options =
@@ -218,7 +219,7 @@ pub fn build(
     rustix::fs::symlink("/tmp", "var/tmp").step("link var/tmp")?;
     rustix::fs::symlink("/run", "var/run").step("link var/run")?;
     // First what would otherwise cover a directory that is to be read.
-    mount_temporary(plan, identity)?;
+    mount_temporary(plan, identity, kept)?;
     root::put(sources)?;
     root::introduce(&plan.root, &resolver, identity.agent())?;
     match &served {
@@ -274,7 +275,7 @@ pub fn build_fork(plan: &Plan, identity: Identity, lower: &[String]) -> Result<V
     root::make_directories(&place)?;
     mounts::place(store, &place)?;
 
-    mount_temporary(plan, identity)?;
+    mount_temporary(plan, identity, Kept::InMemory)?;
     match setting {
         Setting::Root => mount_kernel_views(None)?,
         Setting::Served => {
@@ -415,8 +416,8 @@ fn link_devices() -> Result<(), Failure> {
 }
 
 /// `/tmp`, the home and shared memory, all on one file system of limited size.
-fn mount_temporary(plan: &Plan, identity: Identity) -> Result<(), Failure> {
-    let size = (plan.limits.memory / 2).max(1 << 20).to_string();
+fn mount_temporary(plan: &Plan, identity: Identity, workspace: Kept) -> Result<(), Failure> {
+    let size = plan.limits.temporary(workspace).max(1 << 20).to_string();
     let inodes = plan.limits.inodes.saturating_add(16).to_string();
     let options = [("size", size.as_str()), ("nr_inodes", &inodes), ("mode", "755")];
     let temporary = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use cofferdam_types::{Limits, Network};
+use cofferdam_types::{Kept, Limits, Network};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, RecvMsg, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg,
@@ -139,6 +139,17 @@ pub enum WorkspacePlan {
 }
 
 impl WorkspacePlan {
+    /// Where changes are kept.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        match self {
+            Self::Directory(_, Keep::OnDisk) => Kept::OnDisk,
+            Self::Directory(_, Keep::InMemory) | Self::Scratch | Self::View(_) | Self::Fork(_) => {
+                Kept::InMemory
+            }
+        }
+    }
+
     /// The directory of the host that lies under the sandbox's own layer.
     #[must_use]
     pub fn base(&self) -> Option<&Path> {

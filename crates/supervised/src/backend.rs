@@ -16,7 +16,7 @@ use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
     Root, Snapshot, Spec, Workspace,
 };
-use cofferdam_types::{Limits, Network, SandboxId};
+use cofferdam_types::{Kept, Limits, Network, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -126,9 +126,12 @@ impl Supervised {
         Self { resolver, ..self }
     }
 
-    async fn make(&self, spec: Spec) -> Result<SupervisedRoom, OpenError> {
+    async fn make(&self, mut spec: Spec) -> Result<SupervisedRoom, OpenError> {
         self.starter.reap();
         let (workspace, with_it) = self.workspace(&spec).await?;
+        if workspace.kept() == Kept::InMemory {
+            spec.limits = spec.limits.with_workspace_in_memory();
+        }
         let raised = match self.take_warm(&spec, &workspace) {
             Some(begun) => {
                 let raised = self.raise(&spec, begun, &workspace, &with_it).await.ok();

@@ -29,7 +29,7 @@ pub use event::{
 };
 pub use ids::{CallId, JobId, RequestId, SandboxId, ThreadId};
 pub use job::{Budget, JobSpec, Place, Role};
-pub use limits::Limits;
+pub use limits::{Kept, Limits};
 pub use money::{Price, Usd, UsdError};
 pub use network::{HostPattern, HostRule, Network, NetworkError};
 pub use outcome::{Outcome, Usage};

@@ -43,3 +43,60 @@ impl Default for Limits {
         }
     }
 }
+
+/// What becomes of a sandbox's memory where its workspace is kept in memory too, in eighths: a
+/// full file system is told to whoever writes to it, but lack of memory kills, and nobody's death
+/// frees what is in a file. So all files together leave room for those who write them.
+const EIGHTHS: u64 = 8;
+const WORKSPACE_EIGHTHS: u64 = 5;
+const TEMPORARY_EIGHTHS: u64 = 2;
+
+/// Where what a workspace grows by is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// In memory, which it shares with everything else.
+    InMemory,
+    /// On disk.
+    OnDisk,
+}
+
+impl Limits {
+    /// The limits of a sandbox whose workspace is kept in memory: it cannot grow by more than
+    /// there is room for.
+    #[must_use]
+    pub fn with_workspace_in_memory(self) -> Self {
+        let most = self.memory / EIGHTHS * WORKSPACE_EIGHTHS;
+        Self { disk: self.disk.min(most), ..self }
+    }
+
+    /// Bytes of temporary files (`/tmp`, the home, shared memory), which are always in memory.
+    #[must_use]
+    pub fn temporary(&self, workspace: Kept) -> u64 {
+        match workspace {
+            Kept::InMemory => self.memory / EIGHTHS * TEMPORARY_EIGHTHS,
+            Kept::OnDisk => self.memory / 2,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_memory_leave_room_for_processes() {
+        for memory in [4 * MIB, 64 * MIB, 2048 * MIB, u64::MAX] {
+            let asked = Limits { memory, disk: u64::MAX, ..Limits::default() };
+            let limits = asked.clone().with_workspace_in_memory();
+            let files = limits.disk + limits.temporary(Kept::InMemory);
+            assert!(memory - files >= memory / 8, "{files} of {memory}");
+            assert!(asked.temporary(Kept::OnDisk) <= memory / 2);
+        }
+    }
+
+    #[test]
+    fn a_workspace_that_fits_is_as_large_as_asked_for() {
+        let limits = Limits { disk: 16 * MIB, ..Limits::default() };
+        assert_eq!(limits.clone().with_workspace_in_memory(), limits);
+    }
+}
