@@ -18,6 +18,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::places::{Controller, Places, apart, hierarchies};
+use crate::processors;
 use crate::procfs;
 use crate::relief::Relief;
 use crate::wire::GroupKind;
@@ -316,10 +317,9 @@ fn limit_legacy(controller: Controller, path: &Path, limits: &Limits) -> std::io
 
 /// As many CPUs as the machine has need no quota. The first quota of a machine
 /// and the end of its last make the kernel rewrite its own code, which takes a
-/// millisecond.
+/// millisecond. How many this process may use is no measure: a sandbox may use others.
 fn needs_quota(limits: &Limits) -> bool {
-    let cpus = rustix::thread::sched_getaffinity(None).map_or(u32::MAX, |set| set.count());
-    limits.milli_cpus / 1000 < cpus
+    limits.milli_cpus / 1000 < processors::of_the_machine()
 }
 
 fn quota_us(limits: &Limits) -> u64 {

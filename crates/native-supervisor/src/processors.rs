@@ -1,4 +1,4 @@
-//! On which processors the processes of a sandbox begin.
+//! On which processors the processes of a sandbox begin, and how many there are.
 //!
 //! Two that are to work side by side are of no use to each other on one processor. The
 //! kernel takes a message for a sign that its sender is about to sleep, and leaves whoever
@@ -7,10 +7,54 @@
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
+use crate::procfs;
+
+/// How many the machine has, whichever of them this process may use; more than any machine has
+/// where that is not told.
+#[must_use]
+pub fn of_the_machine() -> u32 {
+    procfs::read_line("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|online| count(online.trim()))
+        .unwrap_or(u32::MAX)
+}
+
+/// The numbers in a list of ranges: `0-2,5` has four.
+fn count(ranges: &str) -> Option<u32> {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    ranges.split(',').map(of_range).try_fold(0_u32, |sum, number| sum.checked_add(number?))
+}
+
 /// Keeps a process off the processor that this one is on, of those that are `allowed`. Not
 /// where that is the only one: then nothing has changed, and the answer is `false`.
 pub fn keep_off_ours(process: Pid, allowed: &CpuSet) -> bool {
     let mut others = *allowed;
     others.unset(sched_getcpu());
     others.count() > 0 && sched_setaffinity(Some(process), &others).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_counted() {
+        assert_eq!(count("0-1"), Some(2));
+        assert_eq!(count("0-2,5,8-9"), Some(6));
+        assert_eq!(count("0"), Some(1));
+        for nonsense in ["", "2-1", "a-b", "0-4294967295", "0,"] {
+            assert_eq!(count(nonsense), None, "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn the_machine_has_more_than_one_may_use() {
+        let own = rustix::thread::sched_getaffinity(None).unwrap();
+        assert!(of_the_machine() >= own.count());
+        assert_ne!(of_the_machine(), u32::MAX);
+    }
 }

@@ -45,6 +45,47 @@ print(killed)
 }
 
 #[test]
+fn a_workspace_in_memory_is_full_before_the_memory_is() {
+    let home = Home::new();
+    let script = "head -c 300M /dev/zero > /workspace/x; echo $?; \
+                  head -c 300M /dev/zero > /tmp/x; echo $?; echo alive";
+    let ran = home.shell(&["--memory", "64M", "--disk", "512M"], script).expect_code(0);
+    assert_eq!(ran.text(), "1\n1\nalive\n");
+    assert!(ran.errors().contains("No space left on device"), "{}", ran.errors());
+}
+
+#[test]
+fn a_narrow_caller_does_not_widen_the_cpu_limit() {
+    let home = Home::new();
+    if !home.groups_hold("cpu") || std::thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    // It may use one processor; what it runs takes two, and is held to one all the same.
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(rustix::thread::sched_getcpu());
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    rustix::thread::sched_setaffinity(None, &only).unwrap();
+    let script = "
+import os, time
+os.sched_setaffinity(0, range(os.cpu_count()))
+end = time.monotonic() + 2
+for _ in range(2):
+    if os.fork() == 0:
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+for _ in range(2):
+    os.wait()
+used = os.times()
+print(used.children_user + used.children_system)
+";
+    let ran = home.python(&["--cpus", "1", "--require", "bounded"], script);
+    rustix::thread::sched_setaffinity(None, &allowed).unwrap();
+    let used: f64 = ran.expect_code(0).text().trim().parse().unwrap();
+    assert!(used < 2.6, "{used} s of CPU in two seconds of one");
+}
+
+#[test]
 fn temporary_files_count_as_memory() {
     let home = Home::new();
     if !home.groups_hold("memory") {
