@@ -89,6 +89,9 @@ enum Content {
     Mount(OwnedFd, Shape),
     /// A symbolic link.
     Link(PathBuf),
+    /// Nothing, in place of a directory of what was put there before; but for these paths in
+    /// it, which come later.
+    Nothing(Vec<PathBuf>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,8 +102,12 @@ enum Shape {
 
 /// What the host's root is taken by, as paths of the host; not all of them are there.
 pub fn of_host() -> impl Iterator<Item = PathBuf> {
-    let programs = PROGRAMS.iter().map(|name| Path::new("/").join(name));
-    programs.chain(CONFIGURATION.iter().map(|name| Path::new("/etc").join(name)))
+    of_programs().chain(CONFIGURATION.iter().map(|name| Path::new("/etc").join(name)))
+}
+
+/// Those of them that have programs.
+pub fn of_programs() -> impl Iterator<Item = PathBuf> {
+    PROGRAMS.iter().map(|name| Path::new("/").join(name))
 }
 
 /// Takes from the host what the plan names. Runs with the identity of the
@@ -112,10 +119,12 @@ pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
     let mut sources = Vec::new();
     match plan {
         RootPlan::Host(readable) => {
-            for path in of_host() {
-                let target = path.strip_prefix("/").unwrap_or(&path);
-                sources.extend(take_entry(&path, target)?);
-            }
+            take_host(&mut sources)?;
+            take_readable(readable, &mut sources)?;
+        }
+        RootPlan::HostBut(readable, hidden) => {
+            take_host(&mut sources)?;
+            sources.extend(hidden.iter().map(|path| nothing_at(path, readable)));
             take_readable(readable, &mut sources)?;
         }
         RootPlan::Image(image, readable) => {
@@ -124,6 +133,21 @@ pub fn take(plan: &RootPlan) -> Result<Vec<Source>, Failure> {
         }
     }
     Ok(sources)
+}
+
+fn take_host(sources: &mut Vec<Source>) -> Result<(), Failure> {
+    for path in of_host() {
+        let target = path.strip_prefix("/").unwrap_or(&path);
+        sources.extend(take_entry(&path, target)?);
+    }
+    Ok(())
+}
+
+/// An empty directory in place of one of the host's, with places for what is to be read in it.
+fn nothing_at(path: &Path, readable: &[PathBuf]) -> Source {
+    let within = readable.iter().filter_map(|place| place.strip_prefix(path).ok());
+    let target = path.strip_prefix("/").unwrap_or(path).to_path_buf();
+    Source { target, content: Content::Nothing(within.map(Path::to_path_buf).collect()) }
 }
 
 /// Takes directories of the host, to be shown at the same path.
@@ -206,9 +230,11 @@ fn take_entry(path: &Path, target: &Path) -> Result<Option<Source>, Failure> {
 /// # Errors
 /// When a place cannot be made.
 pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
-    for Source { target, content } in sources {
+    for (number, Source { target, content }) in sources.into_iter().enumerate() {
         let parent = target.parent().unwrap_or(Path::new(""));
-        if ![Path::new(""), Path::new("etc"), Path::new("etc/ssl")].contains(&parent) {
+        let is_there = matches!(content, Content::Nothing(_))
+            || [Path::new(""), Path::new("etc"), Path::new("etc/ssl")].contains(&parent);
+        if !is_there {
             make_directories(parent)?;
         }
         match content {
@@ -224,9 +250,25 @@ pub fn put(sources: Vec<Source>) -> Result<(), Failure> {
                 make_place(&target)?;
                 mounts::place(mount, &target)?;
             }
+            Content::Nothing(within) => {
+                let empty = Path::new(".cofferdam").join(format!("nothing-{number}"));
+                put_nothing(&empty, &within, &target)?;
+            }
         }
     }
     Ok(())
+}
+
+fn put_nothing(empty: &Path, within: &[PathBuf], target: &Path) -> Result<(), Failure> {
+    // Where nobody may go there is nothing to hide.
+    if !target.is_dir() {
+        return Ok(());
+    }
+    make_directory(empty)?;
+    for place in within {
+        make_directories(&empty.join(place))?;
+    }
+    mounts::bind(empty, target, Attributes::READ_ONLY)
 }
 
 /// The files of `/etc` that say who and where we are. An image's own `/etc` is
@@ -239,7 +281,7 @@ pub fn introduce(plan: &RootPlan, resolver: &Resolver, agent: u32) -> Result<(),
     for (name, content) in introductions(agent, shell, resolver) {
         let target = Path::new("etc").join(name);
         match plan {
-            RootPlan::Host(_) => make_file(&target, &content)?,
+            RootPlan::Host(_) | RootPlan::HostBut(..) => make_file(&target, &content)?,
             RootPlan::Image(..) => {
                 if target.is_file() {
                     let own = Path::new(".cofferdam").join(name);

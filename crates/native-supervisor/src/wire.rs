@@ -176,6 +176,8 @@ pub enum RootPlan {
     Host(Vec<PathBuf>),
     /// A root file system in this directory, and these directories of the host besides.
     Image(PathBuf, Vec<PathBuf>),
+    /// As `Host`, where these directories of its programs are shown empty: somebody's homes.
+    HostBut(Vec<PathBuf>, Vec<PathBuf>),
 }
 
 /// Where a sandbox's first process comes from.

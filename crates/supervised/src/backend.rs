@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use cofferdam_egress::{Resolve, SystemResolver};
@@ -34,7 +34,7 @@ use crate::room::SupervisedRoom;
 use crate::starter::{Started, Starter};
 use crate::state::State;
 use crate::warm::{Likeness, Pool, Warm};
-use crate::{claim, describe, examine, explain, reconcile, state};
+use crate::{claim, describe, examine, explain, homes, reconcile, state};
 
 /// How long a workspace's directory that another sandbox works on is waited for.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -52,6 +52,7 @@ pub struct Supervised {
     engine: Option<Arc<dyn Engine>>,
     resolver: Arc<dyn Resolve>,
     starter: Starter,
+    hidden: OnceLock<Vec<PathBuf>>,
     owners: Owners,
     /// Containers that wait for sandboxes.
     pool: Pool,
@@ -85,6 +86,7 @@ impl Supervised {
             weakness: Weakness::None,
             engine: None,
             resolver: Arc::new(SystemResolver),
+            hidden: OnceLock::new(),
             owners: Owners::default(),
             pool: Pool::default(),
             ends_soon: AtomicBool::new(false),
@@ -358,7 +360,13 @@ impl Supervised {
             workspace,
             owner,
             root: match &spec.root {
-                Root::Host { readable } => RootPlan::Host(self.directories(readable)?),
+                Root::Host { readable } => {
+                    let readable = self.directories(readable)?;
+                    match self.hidden() {
+                        [] => RootPlan::Host(readable),
+                        hidden => RootPlan::HostBut(readable, hidden.to_vec()),
+                    }
+                }
                 Root::Image { directory, readable } => {
                     RootPlan::Image(self.directory(directory)?, self.directories(readable)?)
                 }
@@ -373,6 +381,12 @@ impl Supervised {
             audit: spec.audit == Audit::On && self.weakness == Weakness::None,
             without_filter: self.weakness == Weakness::NoSystemCallFilter,
         })
+    }
+
+    /// Directories of the host's programs that no sandbox shows, looked for once.
+    fn hidden(&self) -> &[PathBuf] {
+        let home = || std::env::var_os("HOME").filter(|home| !home.is_empty());
+        self.hidden.get_or_init(|| homes::among_programs(home(), &self.home))
     }
 
     fn directories(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>, OpenError> {

@@ -15,6 +15,7 @@ mod egress;
 mod engine;
 mod examine;
 mod explain;
+mod homes;
 mod launch;
 mod owners;
 mod program;

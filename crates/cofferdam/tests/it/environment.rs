@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
 
 use crate::home::Home;
 use crate::processes;
@@ -30,6 +31,38 @@ pub(crate) fn no_canaries(home: &Home) {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names, ["HOME", "LANG", "PATH", "PWD", "TERM", "USER"]);
+}
+
+#[test]
+fn a_home_among_the_programs_is_not_shown() {
+    let Ok(place) = tempfile::Builder::new().prefix("cofferdam-it-").tempdir_in("/opt") else {
+        return; // only root makes directories there
+    };
+    let home = Home::new();
+    let user = place.path();
+    for (path, content) in [(".netrc", "canary"), ("tools/tool", "mine")] {
+        let path = user.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    for path in [user.to_path_buf(), user.join("tools")] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let script = format!("cd {} && ls -A . tools; cat tools/tool", user.display());
+    let list = |options: &[&str]| {
+        let words = options.iter().copied().chain(["--", "sh", "-c", &script]);
+        home.exec(words).env("HOME", user).run().text()
+    };
+    assert_eq!(list(&[]), ".:\n");
+    let tools = user.join("tools");
+    let with_tools = list(&["--read", tools.to_str().unwrap()]);
+    assert_eq!(with_tools, ".:\ntools\n\ntools:\ntool\nmine");
+    // Of the product's own files there is nothing to see either.
+    let sandboxes = user.join("product/sandboxes");
+    std::fs::create_dir_all(&sandboxes).unwrap();
+    let script = format!("ls -A {}/product {}/.netrc", user.display(), user.display());
+    let ran = home.exec(["--", "sh", "-c", &script]).env("COFFERDAM_HOME", user.join("product"));
+    assert_eq!(ran.run().text(), format!("{0}/.netrc\n\n{0}/product:\n", user.display()));
 }
 
 #[test]
