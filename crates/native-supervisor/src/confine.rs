@@ -18,6 +18,9 @@ use crate::identity::{AGENT, Identity};
 use crate::procfs;
 use crate::sys;
 
+/// File systems in memory have sizes of whole pages.
+const PAGE: u64 = 4096;
+
 /// Limits of single processes: all of them where no control group holds the
 /// sandbox as a whole, the rest in any case.
 ///
@@ -36,7 +39,9 @@ pub fn limit_processes(
     if !pids_held || users == Users::Own {
         lower(Resource::Nproc, u64::from(limits.pids))?;
     }
-    lower(Resource::Fsize, limits.disk)?;
+    // A page more than a workspace of that size can hold: where it has a size, whoever fills it
+    // is told that it is full, and not killed for a file that is too large.
+    lower(Resource::Fsize, limits.disk.saturating_add(PAGE))?;
     if !memory_held {
         // Private writable memory. The address space as a whole would be the
         // wrong measure: run-times reserve far more of it than they use.
