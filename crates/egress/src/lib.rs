@@ -16,6 +16,7 @@ mod policy;
 mod target;
 
 mod failure;
+mod hosts;
 mod resolve;
 mod settings;
 

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
+use std::path::Path;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::hosts;
 
 /// Finds the addresses of a name.
 ///
@@ -27,7 +30,12 @@ const MOST_LOOK_UPS: usize = 32;
 
 static LOOK_UPS: Semaphore = Semaphore::const_new(MOST_LOOK_UPS);
 
-/// The host's own resolver: its hosts file, its DNS.
+/// Where the host keeps names of its own.
+const HOSTS: &str = "/etc/hosts";
+
+/// The host's own resolver: its hosts file, its DNS. A name is asked for as it is: the host's
+/// search list is for people who write less than they mean, and would have names asked for that
+/// nobody judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -40,16 +48,25 @@ impl Resolve for SystemResolver {
         let name = name.to_owned();
         in_turn(&LOOK_UPS, move || {
             let _turn = turn;
-            let mut found = Vec::new();
-            for address in (name.as_str(), 0).to_socket_addrs()? {
-                if !found.contains(&address.ip()) {
-                    found.push(address.ip());
-                }
-            }
-            Ok(found)
+            look_up(&name)
         })
         .boxed()
     }
+}
+
+fn look_up(name: &str) -> io::Result<Vec<IpAddr>> {
+    let listed = hosts::listed(Path::new(HOSTS), name)?;
+    if !listed.is_empty() {
+        return Ok(listed);
+    }
+    // The dot says that this is all of the name.
+    let mut found = Vec::new();
+    for address in (format!("{name}."), 0).to_socket_addrs()? {
+        if !found.contains(&address.ip()) {
+            found.push(address.ip());
+        }
+    }
+    Ok(found)
 }
 
 /// Looks something up when it has a turn. A look-up cannot be called off: one that nobody

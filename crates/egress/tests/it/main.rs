@@ -10,6 +10,7 @@ mod hostile;
 mod http;
 mod limits;
 mod log;
+mod names;
 mod rebinding;
 mod socks;
 mod tools;
