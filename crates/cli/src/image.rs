@@ -324,7 +324,7 @@ fn failed(json: bool, problem: &Problem, code: u8) -> u8 {
     if json {
         streams::print(&events::Event::Failed { problem }.line());
     } else {
-        streams::tell(&cofferdam_view::tame(&problem.to_string()));
+        streams::tell(&problem.to_string());
     }
     code
 }

@@ -12,6 +12,7 @@ use cofferdam_sandbox::{
 };
 use cofferdam_setup::SetupError;
 use cofferdam_types::{JobId, ModelName, error_chain};
+use cofferdam_view::{tame, tame_line};
 use serde::Serialize;
 
 use crate::run::{NotFound, UnusableFile};
@@ -366,10 +367,12 @@ impl Problem {
     }
 }
 
+/// As people see it on a terminal. Names of files, and what programs and servers say, are parts
+/// of it, so all of it is tamed here.
 impl std::fmt::Display for Problem {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let indent = |text: &str| text.trim_end().replace('\n', "\n         ");
-        write!(formatter, "error[{}]: {}", self.code, self.what)?;
+        let indent = |text: &str| tame(text).trim_end().replace('\n', "\n         ");
+        write!(formatter, "error[{}]: {}", tame_line(&self.code), tame_line(&self.what))?;
         write!(formatter, "\n  cause: {}", indent(&self.cause))?;
         write!(formatter, "\n  help:  {}", indent(&self.remedy))
     }
@@ -390,6 +393,23 @@ mod tests {
           cause: mount proc: Operation not permitted (os error 1)
           help:  run `cofferdam doctor`
         ");
+    }
+
+    #[test]
+    fn whatever_a_name_holds_moves_no_cursor_and_adds_no_line_of_ours() {
+        let name = "\u{1b}]0;evil\u{7}\u{1b}[2J\rerror[SBX-001]: fine\u{9b}1A\u{202e}";
+        let problem = Problem::new("SBX\u{1b}", &format!("a\n{name}"), name, name);
+        let told = problem.to_string();
+        insta::assert_snapshot!(told, @"
+        error[SBX␛]: a ⏎ ␛]0;evil␇ ⏎ error[SBX-001]: fine⟨U+009B⟩1A⟨U+202E⟩
+          cause: ␛]0;evil␇
+                 error[SBX-001]: fine⟨U+009B⟩1A⟨U+202E⟩
+          help:  ␛]0;evil␇
+                 error[SBX-001]: fine⟨U+009B⟩1A⟨U+202E⟩
+        ");
+        // Machines get it as it is.
+        let json = serde_json::to_value(&problem).unwrap();
+        assert_eq!(json["cause"], name);
     }
 
     #[test]

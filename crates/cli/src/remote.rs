@@ -169,7 +169,7 @@ async fn tell(json: bool, problem: &Problem, out: &mut Writer) {
     if json {
         out.write(crate::events::Event::Failed { problem }.line()).await;
     } else {
-        streams::tell(&cofferdam_view::tame(&problem.to_string()));
+        streams::tell(&problem.to_string());
     }
 }
 

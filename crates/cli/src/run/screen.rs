@@ -191,8 +191,7 @@ impl Screen {
             }
             Kind::View(ref mut view) => {
                 let cleared = view.end();
-                self.tell(format!("{cleared}{}\n", cofferdam_view::tame(&problem.to_string())))
-                    .await;
+                self.tell(format!("{cleared}{problem}\n")).await;
             }
         }
     }

@@ -195,13 +195,15 @@ fn a_tree_too_deep_to_apply_is_told_and_not_lost() {
     let script = "
 import os
 open('first', 'w').write('x')
+name = 'deep' + chr(27) + ']0;evil' + chr(7)
 for _ in range(2500):
-    os.mkdir('deep'); os.chdir('deep')
+    os.mkdir(name); os.chdir(name)
 ";
     let ran = desk.python(script);
     if ran.code != 0 {
-        let ran = ran.expect_error(125, &["SBX-008", "deep"]);
+        let ran = ran.expect_error(125, &["SBX-008", "deep␛]0;evil␇"]);
         assert!(ran.errors().contains("help:"));
+        assert!(!ran.stderr.contains(&0x1b), "a name reaches the terminal as it is");
         // What could not be applied stays where the message says, until a person
         // has looked at it.
         let sandboxes = desk.home.path().join("sandboxes");
