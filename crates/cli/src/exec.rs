@@ -98,7 +98,7 @@ async fn attempt(
     let reconciled = tokio::select! {
         reconciled = backend.reconcile() => reconciled,
         asked = signals.end() => {
-            return Err((Problem::interrupted(asked.number()), asked.exit_code()));
+            return Err((Problem::not_begun(asked.number()), asked.exit_code()));
         }
     };
     if let Some(problem) = Problem::remains_of(&reconciled) {
@@ -110,7 +110,7 @@ async fn attempt(
     let sandbox = tokio::select! {
         opened = Sandbox::open(backend.as_ref(), spec) => opened,
         asked = signals.end() => {
-            return Err((Problem::interrupted(asked.number()), asked.exit_code()));
+            return Err((Problem::not_begun(asked.number()), asked.exit_code()));
         }
     };
     let sandbox = sandbox.map_err(|error| (Problem::open(&error), NO_SANDBOX))?;

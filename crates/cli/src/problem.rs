@@ -74,6 +74,13 @@ impl Problem {
         Self::new("RUN-009", "stopped before it came to its end", cause, remedy)
     }
 
+    /// The user was faster than the sandbox of a command.
+    pub(crate) fn not_begun(signal: i32) -> Self {
+        let cause = format!("signal {signal} came");
+        let remedy = "nothing of the command was run: run it again";
+        Self::new("RUN-009", "stopped before the command had begun", cause, remedy)
+    }
+
     /// A workspace that cannot be used.
     pub(crate) fn no_workspace(path: &std::path::Path, error: &std::io::Error) -> Self {
         let cause = format!("{}: {error}", path.display());

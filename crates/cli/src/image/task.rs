@@ -99,7 +99,7 @@ pub(crate) async fn settle(
         }
         asked = signals.end() => {
             making.end().await;
-            return Err((Problem::interrupted(asked.number()), asked.exit_code()));
+            return Err((Problem::not_begun(asked.number()), asked.exit_code()));
         }
     };
     Ok(())

@@ -132,7 +132,8 @@ fn waiting_for_a_directory_that_another_works_on_can_be_interrupted() {
     let second = home.exec(["--workspace", directory, "--", "true"]).spawn();
     crate::eventually("it to listen", || processes::catches(second.pid(), Signal::TERM));
     second.signal(Signal::TERM);
-    second.wait().expect_error(143, &["RUN-009"]);
+    let told = second.wait().expect_error(143, &["RUN-009", "nothing of the command was run"]);
+    assert!(!told.errors().contains("--last"), "there is no job: {}", told.errors());
     first.signal(Signal::TERM);
     first.wait().expect_code(143);
 }
