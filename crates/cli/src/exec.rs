@@ -20,7 +20,7 @@ use crate::terminal::RawTerminal;
 use crate::trail::{self, Trail};
 
 /// The exit code when the sandbox could not be made, or did not end well.
-const NO_SANDBOX: u8 = 125;
+pub(crate) const NO_SANDBOX: u8 = 125;
 /// The exit code when the command could not be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// The exit code when there is no such command.

@@ -26,12 +26,15 @@ mod terminal;
 mod trail;
 mod whose;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use cofferdam_runtime::{Aide, Indexes};
 use cofferdam_sandbox::{Backend, Grade, choose};
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::runtime::{Builder, Runtime};
 
 use crate::arguments::{Arguments, Verb};
 use crate::problem::Problem;
@@ -62,6 +65,10 @@ impl Product {
     }
 }
 
+/// Descriptors that a run-time begins with: six, and one or two in case another release of it
+/// takes more. A sandbox takes more than these in any case.
+const RUNTIME_DESCRIPTORS: usize = 8;
+
 /// Runs the command line and returns the exit code.
 pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
@@ -84,18 +91,24 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     // A job needs one thread; a server has many jobs.
     let mut builder = match arguments.verb {
         Verb::Serve(_) => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            let mut builder = Builder::new_multi_thread();
             // Twice the CPUs: making a sandbox's files waits for the disk now and then, and
             // nobody else is to wait for that.
             let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             builder.worker_threads(cpus * 2);
             builder
         }
-        _ => tokio::runtime::Builder::new_current_thread(),
+        _ => Builder::new_current_thread(),
     };
-    let runtime = match builder.enable_all().build() {
+    let runtime = match start(&mut builder) {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&arguments.verb, &Problem::runtime(&error), 1),
+        Err(error) => {
+            let code = match arguments.verb {
+                Verb::Exec(_) => exec::NO_SANDBOX,
+                _ => exit::FAILED,
+            };
+            return fail(&arguments.verb, &Problem::runtime(&error), code);
+        }
     };
     let code = runtime.block_on(async {
         match arguments.verb {
@@ -111,6 +124,13 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     // A thread may still wait for input that nobody will type any more.
     runtime.shutdown_background();
     code
+}
+
+/// Starts a run-time, if there are descriptors for it: with too few for its signals it panics.
+fn start(builder: &mut Builder) -> io::Result<Runtime> {
+    let tried = (0..RUNTIME_DESCRIPTORS).map(|_| eventfd(0, EventfdFlags::CLOEXEC));
+    drop(tried.collect::<Result<Vec<_>, _>>()?);
+    builder.enable_all().build()
 }
 
 /// Tells a failure that came before anything could begin.

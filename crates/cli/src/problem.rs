@@ -13,10 +13,14 @@ use cofferdam_sandbox::{
 use cofferdam_setup::SetupError;
 use cofferdam_types::{JobId, ModelName, error_chain};
 use cofferdam_view::{tame, tame_line};
+use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::run::{NotFound, UnusableFile};
 use crate::serve::{ServeFailure, Unusable};
+
+/// What helps where a process may have no more descriptors.
+const MORE_FILES: &str = "raise the limit of open files: ulimit -n 1024";
 
 /// A failure, told. Each code has a page in `docs/errors/`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,8 +50,7 @@ impl Problem {
 
     /// The run-time cannot start.
     pub(crate) fn runtime(error: &std::io::Error) -> Self {
-        let remedy = "raise the limit of open files: ulimit -n 1024";
-        Self::new("CLI-002", "cannot start", error.to_string(), remedy)
+        Self::new("CLI-002", "cannot start", error.to_string(), MORE_FILES)
     }
 
     /// An option that makes no sense.
@@ -313,7 +316,9 @@ impl Problem {
                 Self::new("SBX-010", "the workspace's directory is not free", cause, remedy)
             }
             SandboxError::Open(OpenError::Step { step, source }) => {
-                Self::new("SBX-005", WHAT, format!("{step}: {source}"), "run `cofferdam doctor`")
+                let too_many_files = source.raw_os_error() == Some(Errno::MFILE.raw_os_error());
+                let remedy = if too_many_files { MORE_FILES } else { "run `cofferdam doctor`" };
+                Self::new("SBX-005", WHAT, format!("{step}: {source}"), remedy)
             }
             other => Self::new("SBX-005", WHAT, error_chain(other), "run `cofferdam doctor`"),
         }
@@ -323,7 +328,7 @@ impl Problem {
     pub(crate) fn call(error: &CallError, command: &str) -> Self {
         match error {
             CallError::NotStarted { errno, what } => {
-                let remedy = if *errno == rustix::io::Errno::NOENT.raw_os_error() {
+                let remedy = if *errno == Errno::NOENT.raw_os_error() {
                     "programs in home directories are not in the sandbox: install it system-wide, \
                      or show its directory with --read"
                 } else {
@@ -400,6 +405,15 @@ mod tests {
           cause: mount proc: Operation not permitted (os error 1)
           help:  run `cofferdam doctor`
         ");
+    }
+
+    #[test]
+    fn a_step_that_lacks_descriptors_is_helped_by_more_of_them() {
+        let error = SandboxError::Open(OpenError::Step {
+            step: "take /etc/hosts".to_owned(),
+            source: Errno::MFILE.into(),
+        });
+        assert!(Problem::open(&error).remedy.contains("ulimit -n"));
     }
 
     #[test]

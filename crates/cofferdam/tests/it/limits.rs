@@ -243,6 +243,33 @@ except OSError as error:
     assert_eq!(ran.text(), "Too many open files 64\n");
 }
 
+/// Three descriptors are its streams; with one more, its libraries can be loaded.
+#[test]
+fn with_too_few_descriptors_it_says_so_with_125() {
+    let home = Home::new();
+    for limit in 4..=48 {
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "ulimit -n $0 && exec \"$@\""]).arg(limit.to_string());
+        shell.arg(home.program()).args(["exec", "--", "true"]);
+        shell.env("COFFERDAM_HOME", home.path()).stdin(std::process::Stdio::null());
+        let output = shell.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {}
+            Some(125) => {
+                for word in ["error[", "cause: ", "help: "] {
+                    assert!(errors.contains(word), "{limit}: {word} is not in: {errors}");
+                }
+            }
+            other => panic!("{limit}: {other:?}: {errors}"),
+        }
+        // The run-time takes six.
+        assert!(limit >= 9 || errors.contains("error[CLI-002]"), "{limit}: {errors}");
+    }
+    // What those that were refused had begun is in nobody's way.
+    assert_eq!(home.shell(&[], "true").expect_code(0).errors(), "");
+}
+
 #[test]
 fn limits_cannot_be_raised_from_inside() {
     let home = Home::new();
