@@ -141,6 +141,7 @@ fn fail(verb: &Verb, problem: &Problem, code: u8) -> ExitCode {
         Verb::Setup(arguments) if arguments.json => told_as_json(problem),
         Verb::Image(verb) if verb.json() => told_as_json(problem),
         Verb::Remote(verb) if verb.json() => told_as_json(problem),
+        Verb::Doctor(arguments) if arguments.json => told_as_json(problem),
         _ => streams::tell(&problem.to_string()),
     }
     ExitCode::from(code)

@@ -79,6 +79,21 @@ fn where_no_sandbox_can_be_made_it_says_why_with_6() {
     assert_eq!(findings["backends"][0]["trial"]["problem"]["code"], "SBX-005");
 }
 
+#[test]
+fn without_a_home_it_says_so_in_json_too() {
+    let home = Home::new();
+    let relative = |words: &[&str]| home.cofferdam(words).env("COFFERDAM_HOME", "relative").run();
+    let mut unset = home.cofferdam(["doctor", "--json"]);
+    unset.command().env_remove("COFFERDAM_HOME");
+    for ran in [relative(&["doctor", "--json"]), unset.run()] {
+        let ran = ran.expect_code(2);
+        let told: Value = serde_json::from_slice(&ran.stdout).unwrap();
+        assert_eq!((&told["event"], &told["code"]), (&"failed".into(), &"CLI-001".into()));
+        assert_eq!(ran.errors(), "");
+    }
+    assert_eq!(relative(&["doctor"]).expect_error(2, &["CLI-001"]).text(), "");
+}
+
 /// A user namespace of its own has a limit of its own, so the machine's is left
 /// alone.
 #[test]
