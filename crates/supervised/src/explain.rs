@@ -116,6 +116,15 @@ fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenE
             plan.state.display()
         ));
     }
+    if step.contains("map the owners") && failure.errno == Errno::INVAL.raw_os_error() {
+        let directory = plan.workspace.base().unwrap_or(&plan.state);
+        return unusable(format!(
+            "the file system of {} cannot show its files as another user's (overlayfs and ramfs, \
+             among others, cannot), which root needs: use a directory on another one (ext4, xfs \
+             and btrfs can), or run as the ordinary user who owns the directory",
+            directory.display()
+        ));
+    }
     self::step(failure)
 }
 
@@ -147,6 +156,15 @@ mod tests {
         Restrictions { apparmor: false, disabled: false, none_allowed: false };
 
     fn remedy(step: &str, errno: Errno, restrictions: &Restrictions) -> String {
+        remedy_in(WorkspacePlan::Scratch, step, errno, restrictions)
+    }
+
+    fn remedy_in(
+        workspace: WorkspacePlan,
+        step: &str,
+        errno: Errno,
+        restrictions: &Restrictions,
+    ) -> String {
         let plan = Plan {
             id: "test".to_owned(),
             state: "/state".into(),
@@ -154,7 +172,7 @@ mod tests {
             limits: Limits::default(),
             reach: Network::None,
             network: NetworkPlan::None,
-            workspace: WorkspacePlan::Scratch,
+            workspace,
             owner: None,
             root: RootPlan::Host(Vec::new()),
             first: FirstPlan::Cloned,
@@ -188,5 +206,15 @@ mod tests {
         assert!(
             remedy("stack 2 layers at /workspace", Errno::INVAL, &FREE).contains("COFFERDAM_HOME")
         );
+    }
+
+    #[test]
+    fn a_directory_whose_owners_cannot_be_mapped_is_named_with_what_can_be_done() {
+        let step = "map the owners of the workspace's files";
+        let view = WorkspacePlan::View("/on/an/overlay".into());
+        let told = remedy_in(view, step, Errno::INVAL, &FREE);
+        for word in ["/on/an/overlay", "another one", "who owns the directory"] {
+            assert!(told.contains(word), "{word} is not in: {told}");
+        }
     }
 }
