@@ -33,6 +33,16 @@ struct Line {
     owed: usize,
 }
 
+impl Line {
+    /// Takes the next packet. Each is an answer less to come, also one that cannot be read:
+    /// no other comes in its place.
+    async fn take(&mut self, patience: Duration) -> Result<(Report, Vec<OwnedFd>), RoomError> {
+        let packet = receive(&self.socket, patience).await?;
+        self.owed = self.owed.saturating_sub(1);
+        packet.map_err(|failure| failed(&failure))
+    }
+}
+
 impl Control {
     /// Speaks over a connected socket.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
@@ -54,7 +64,7 @@ impl Control {
 
     /// Waits for a message.
     pub(crate) async fn answer(&self) -> Result<(Report, Vec<OwnedFd>), RoomError> {
-        receive(&self.line.lock().await.socket, PATIENCE).await
+        self.line.lock().await.take(PATIENCE).await
     }
 
     /// Gives an order and waits for the answer to it.
@@ -62,20 +72,20 @@ impl Control {
         let patience = if matches!(order, Order::Close) { CLOSING } else { PATIENCE };
         let mut line = self.line.lock().await;
         while line.owed > 0 {
-            let late = receive(&line.socket, patience).await?;
-            line.owed -= 1;
-            // Nothing comes after it.
-            if matches!(late, (Report::Closed(_), _)) {
-                return Ok(late);
+            let owed = line.owed;
+            match line.take(patience).await {
+                // Nothing comes after it.
+                Ok(late @ (Report::Closed(_), _)) => return Ok(late),
+                Err(error) if line.owed == owed => return Err(error),
+                // It was for another order, whatever it was.
+                Ok(_) | Err(_) => {}
             }
         }
         send(&line.socket, &order, &[])
             .await
             .map_err(|error| RoomError::Gone(format!("its supervisor is gone ({error})")))?;
         line.owed += 1;
-        let answer = receive(&line.socket, patience).await?;
-        line.owed -= 1;
-        Ok(answer)
+        line.take(patience).await
     }
 }
 
@@ -91,10 +101,11 @@ async fn send(
         .await
 }
 
+/// The next packet, or why it cannot be read; an error when none came.
 async fn receive(
     socket: &UnixDatagram,
     patience: Duration,
-) -> Result<(Report, Vec<OwnedFd>), RoomError> {
+) -> Result<Result<(Report, Vec<OwnedFd>), Failure>, RoomError> {
     let next =
         socket.async_io(Interest::READABLE, || match wire::receive::<Report>(socket.as_fd()) {
             Err(failure) if failure.errno == Errno::AGAIN.raw_os_error() => {
@@ -107,8 +118,10 @@ async fn receive(
         .map_err(|_| RoomError::Gone("its supervisor does not answer".to_owned()))?
         .map_err(|source| RoomError::Step { step: "wait for the supervisor".to_owned(), source })?;
     match received {
-        Ok(Some(message)) => Ok(message),
+        Ok(Some(message)) => Ok(Ok(message)),
         Ok(None) => Err(RoomError::Gone("its supervisor has ended".to_owned())),
+        // What the kernel says is of the socket, all else of the packet.
+        Err(failure) if failure.errno == 0 => Ok(Err(failure)),
         Err(failure) => Err(failed(&failure)),
     }
 }
@@ -130,7 +143,7 @@ mod tests {
 
     use futures_util::poll;
     use rustix::event::{PollFd, PollFlags};
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
     use super::*;
 
@@ -170,6 +183,43 @@ mod tests {
             let (told, ()) = tokio::join!(asking, answering);
             assert!(matches!(told.unwrap().0, Report::OomKills(kills) if kills == round));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_cannot_be_read_is_no_longer_waited_for() {
+        let kind = SocketType::SEQPACKET;
+        let (here, there) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let control = Control::new(here).unwrap();
+        let begun = tokio::time::Instant::now();
+        let garble = || rustix::net::send(&there, &[0xff], SendFlags::empty()).unwrap();
+        let taken = async || {
+            while !has_message(&there) {
+                tokio::task::yield_now().await;
+            }
+            wire::receive::<Order>(&there).unwrap().unwrap().0
+        };
+        // As somebody gets it who waits for it, and as one who comes later does.
+        let garbled = async {
+            taken().await;
+            garble();
+        };
+        let (told, ()) = tokio::join!(control.ask(Order::Dial), garbled);
+        assert!(matches!(told, Err(RoomError::Refused(_))), "{told:?}");
+        let mut given_up = Box::pin(control.ask(Order::Dial));
+        assert!(poll!(&mut given_up).is_pending());
+        drop(given_up);
+        taken().await;
+        garble();
+        let closing = async {
+            let order = taken().await;
+            wire::send(&there, &Report::Closed(Ok(())), &[]).unwrap();
+            order
+        };
+        let (told, order) = tokio::join!(control.ask(Order::Close), closing);
+        assert!(matches!(told, Ok((Report::Closed(Ok(())), _))), "{told:?}");
+        assert_eq!(order, Order::Close);
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
