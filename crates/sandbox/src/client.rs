@@ -3,14 +3,15 @@
 //! A client owns two tasks, one that reads and one that writes what senders
 //! could not write at once. The reader never waits for a slow call: a guest is
 //! at most a window ahead of what was taken of a channel, and one that is
-//! further ahead loses the connection. When the connection ends, every call on
-//! it ends with the reason.
+//! further ahead loses the connection, as does one that does not answer. When the
+//! connection ends, every call on it ends with the reason.
 
 mod call;
 mod connection;
 mod handle;
 mod inbox;
 mod outgoing;
+mod vigil;
 
 use std::io;
 use std::sync::Arc;
@@ -194,6 +195,8 @@ async fn hello(stream: &mut GuestStream) -> Result<(), ConnectError> {
 enum ReadEnd {
     #[error("the guest closed the stream")]
     Closed,
+    #[error("the guest does not answer")]
+    Silent,
     #[error("reading failed: {0}")]
     Io(io::Error),
     #[error(transparent)]
@@ -209,10 +212,15 @@ struct Ending {
 impl Ending {
     async fn read(self, reader: ReadHalf<GuestStream>) {
         let stop = self.stop.clone();
-        let Err(end) = match stop.run_until_cancelled(read_frames(&self.connection, reader)).await {
-            Some(ended) => ended,
-            None => return,
+        let reading = async {
+            tokio::select! {
+                // What has come is heard before anybody says that nothing came.
+                biased;
+                Err(end) = read_frames(&self.connection, reader) => end,
+                () = vigil::watch(&self.connection) => ReadEnd::Silent,
+            }
         };
+        let Some(end) = stop.run_until_cancelled(reading).await else { return };
         self.connection.end(&end.to_string());
     }
 
@@ -249,6 +257,7 @@ async fn read_frames(
         if reader.read_buf(buffer).await.map_err(ReadEnd::Io)? == 0 {
             return Err(ReadEnd::Closed);
         }
+        connection.hear();
         while let Some(frame) = decoder.next_frame().map_err(ProtocolError::from)? {
             connection.dispatch(frame)?;
         }

@@ -250,6 +250,13 @@ impl Call {
         self.lock().end.is_some()
     }
 
+    /// Whether somebody waits for the guest to go on with it, or may at any time.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let state = self.lock();
+        let waits = state.receiver.is_some() || state.sender.is_some();
+        state.end.is_none() && (waits || state.listener == Listener::Attached)
+    }
+
     /// Whether the guest keeps a result of this call. It keeps none of a call
     /// that it refused; the id may then be that of another, which it does keep.
     pub(crate) fn is_kept(&self) -> bool {

@@ -9,9 +9,11 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use cofferdam_guest_protocol::{Channel, Control, Frame, Refusal, Reply, Request};
 use tokio::io::WriteHalf;
+use tokio::sync::Notify;
 
 use super::call::{Call, End, Grant, Listener};
 use super::handle::CallHandle;
@@ -28,11 +30,17 @@ pub(crate) struct Connection {
     pub(crate) outgoing: Outgoing,
     table: Mutex<Table>,
     next_own_id: AtomicU64,
+    /// Counts what was read of the guest.
+    heard: AtomicU64,
+    /// Somebody begins to wait for the guest.
+    waiting: Notify,
 }
 
 #[derive(Default)]
 struct Table {
     calls: HashMap<u64, Arc<Call>>,
+    /// Somebody may wait for the guest, and it is looked after.
+    watched: bool,
     /// Why the connection ended.
     lost: Option<String>,
 }
@@ -45,6 +53,8 @@ impl Connection {
             outgoing: Outgoing::new(writer),
             table: Mutex::default(),
             next_own_id: AtomicU64::new(somewhere),
+            heard: AtomicU64::new(0),
+            waiting: Notify::new(),
         }
     }
 
@@ -62,13 +72,22 @@ impl Connection {
         self.table().lost.clone()
     }
 
+    /// Waits until a request or data may be sent.
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        let room = self.outgoing.poll_room(context);
+        if room.is_pending() {
+            self.watch(&mut self.table());
+        }
+        room
+    }
+
     /// Begins a call.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: u64,
         request: Request,
     ) -> Result<CallHandle, CallError> {
-        poll_fn(|context| self.outgoing.poll_room(context)).await;
+        poll_fn(|context| self.poll_room(context)).await;
         // From here on nothing waits: the call is in the table and on its way,
         // or neither.
         let call = self.register(Call::new(id, 0, 0))?;
@@ -88,7 +107,7 @@ impl Connection {
         output: u64,
         error: u64,
     ) -> Result<CallHandle, CallError> {
-        poll_fn(|context| self.outgoing.poll_room(context)).await;
+        poll_fn(|context| self.poll_room(context)).await;
         let held = self.table().calls.get(&id).cloned();
         if let Some(call) = held {
             if call.listener() != Listener::Detached {
@@ -98,6 +117,7 @@ impl Connection {
                 return Err(CallError::Offsets);
             }
             call.set_listener(Listener::Attached);
+            self.watch(&mut self.table());
             return Ok(CallHandle::new(Arc::clone(self), call));
         }
         let call = self.register(Call::new(id, output, error))?;
@@ -110,9 +130,53 @@ impl Connection {
         if let Some(reason) = &table.lost {
             return Err(CallError::ConnectionLost { reason: reason.clone() });
         }
-        match table.calls.entry(call.id) {
-            Entry::Occupied(_) => Err(Refusal::IdInUse.into()),
-            Entry::Vacant(place) => Ok(Arc::clone(place.insert(Arc::new(call)))),
+        let call = match table.calls.entry(call.id) {
+            Entry::Occupied(_) => return Err(Refusal::IdInUse.into()),
+            Entry::Vacant(place) => Arc::clone(place.insert(Arc::new(call))),
+        };
+        self.watch(&mut table);
+        Ok(call)
+    }
+
+    // Who waits for the guest, and whether it answers.
+
+    /// Has the guest looked after, once there is somebody who waits for it.
+    fn watch(&self, table: &mut Table) {
+        if !table.watched {
+            table.watched = true;
+            self.waiting.notify_one();
+        }
+    }
+
+    /// Waits until somebody waits for the guest.
+    pub(super) async fn awaited(&self) {
+        self.waiting.notified().await;
+    }
+
+    /// Whether somebody waits for the guest. If nobody does, whoever comes next says so.
+    pub(super) fn is_awaited(&self) -> bool {
+        let mut table = self.table();
+        table.watched =
+            table.calls.values().any(|call| call.is_awaited()) || self.outgoing.is_awaited();
+        table.watched
+    }
+
+    /// Something was read of the guest.
+    pub(super) fn hear(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often something was read of it.
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Asks the guest something, only to hear of it: the answer is nobody's, and the guest
+    /// keeps none. Where there is no room for a question, there are others before it.
+    pub(super) fn ask(&self) {
+        if self.outgoing.has_room() {
+            let frame = Frame::Request { call: self.own_id(), request: Request::Calls };
+            self.outgoing.push_small(&frame, Urgency::Now);
         }
     }
 

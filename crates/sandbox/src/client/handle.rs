@@ -163,7 +163,7 @@ impl Input {
             return Poll::Ready(Err(CallError::InputClosed));
         }
         let credit = ready!(self.call.poll_credit(context))?;
-        ready!(self.connection.outgoing.poll_room(context));
+        ready!(self.connection.poll_room(context));
         Poll::Ready(Ok(length.min(CHUNK).min(usize::try_from(credit).unwrap_or(CHUNK))))
     }
 

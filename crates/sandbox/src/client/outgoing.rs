@@ -103,6 +103,16 @@ impl Outgoing {
         Poll::Pending
     }
 
+    /// Whether nobody has to wait to send now.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().queued < LIMIT
+    }
+
+    /// Whether somebody waits to send.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
     /// Sends a frame, on an error nothing of it.
     pub(crate) fn push(&self, frame: &Frame, urgency: Urgency) -> Result<(), EncodeError> {
         let mut pipe = self.lock();

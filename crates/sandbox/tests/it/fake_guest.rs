@@ -11,7 +11,7 @@ use cofferdam_sandbox::{GuestClient, GuestStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 /// Longer than any test takes, so that a mistake ends in a message.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(100);
 
 /// The guest's end of the stream.
 pub(crate) struct FakeGuest {
@@ -68,6 +68,26 @@ impl FakeGuest {
             Frame::Request { call, request } => (call, request),
             other => panic!("a request was expected, not {other:?}"),
         }
+    }
+
+    /// The next frame, which must ask for the calls, as a host does that wants to hear
+    /// something.
+    pub(crate) async fn question(&mut self) -> u64 {
+        let (call, request) = self.request().await;
+        assert_eq!(request, Request::Calls);
+        call
+    }
+
+    /// Answers a question.
+    pub(crate) async fn answer(&mut self, call: u64) {
+        self.send(Frame::Done { call, reply: Reply::Calls(Vec::new()) }).await;
+    }
+
+    /// Nothing comes for this long.
+    pub(crate) async fn is_left_alone(&mut self, span: Duration) {
+        assert_eq!(self.decoder.next_frame(), Ok(None));
+        let read = self.stream.read_buf(self.decoder.buffer());
+        assert!(tokio::time::timeout(span, read).await.is_err(), "something came");
     }
 
     pub(crate) async fn send(&mut self, frame: Frame) {

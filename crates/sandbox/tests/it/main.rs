@@ -9,4 +9,5 @@ mod handshake;
 mod lost;
 mod outcome;
 mod process;
+mod silence;
 mod tunnel;
