@@ -125,6 +125,12 @@ impl Command {
         self
     }
 
+    /// How long it may take, with the time to end after it was asked to.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        let allowed = Duration::from_millis(self.exec.timeout_ms?);
+        Some(allowed.saturating_add(Duration::from_millis(self.exec.grace_ms)))
+    }
+
     /// Waits this long between asking it to end and ending it.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {

@@ -21,6 +21,9 @@ use crate::tunnel::Tunnel;
 /// How long the end of a command waits for what does not change it.
 const IN_PASSING: Duration = Duration::from_secs(1);
 
+/// Seconds beyond a command's own time until a guest is no longer believed to tell its end.
+const OVERDUE: u32 = 30;
+
 /// A sandbox with a connection to its guest.
 pub struct Sandbox {
     // Declared before the room: the connection ends before the sandbox does.
@@ -186,8 +189,8 @@ impl Sandbox {
     }
 
     /// Runs a command to its end and lets the guest forget it. A command whose
-    /// end is not known, because the connection was lost, is
-    /// [`Outcome::Lost`] with the output that had come.
+    /// end is not known, because the connection was lost or the guest did not end
+    /// it in its time, is [`Outcome::Lost`] with the output that had come.
     ///
     /// # Errors
     /// [`CallError::NotStarted`] when there was nothing to run, or when the guest
@@ -195,6 +198,7 @@ impl Sandbox {
     pub async fn run(&self, call: CallId, command: Command) -> Result<ExecResult, CallError> {
         let keep = command.keep;
         let input = command.input.clone();
+        let allowed = command.longest();
         let mut process = match self.start(call, command).await {
             Ok(process) => process,
             Err(CallError::ConnectionLost { reason }) => return Ok(ExecResult::lost(reason)),
@@ -208,18 +212,27 @@ impl Sandbox {
             // A command that ends without reading its input is no error.
             drop(stdin.write(input).await);
         };
-        let read = async {
-            while let Some(chunk) = process.next_output().await {
-                match chunk {
-                    OutputChunk::Stdout(bytes) => stdout.push(bytes),
-                    OutputChunk::Stderr(bytes) => stderr.push(bytes),
-                    OutputChunk::StdoutGap(dropped) => stdout.push_gap(dropped),
-                    OutputChunk::StderrGap(dropped) => stderr.push_gap(dropped),
+        let to_the_end = async {
+            let read = async {
+                while let Some(chunk) = process.next_output().await {
+                    match chunk {
+                        OutputChunk::Stdout(bytes) => stdout.push(bytes),
+                        OutputChunk::Stderr(bytes) => stderr.push(bytes),
+                        OutputChunk::StdoutGap(dropped) => stdout.push_gap(dropped),
+                        OutputChunk::StderrGap(dropped) => stderr.push_gap(dropped),
+                    }
                 }
+            };
+            tokio::join!(write, read);
+            process.wait().await
+        };
+        let report = tokio::select! {
+            report = to_the_end => report,
+            () = overdue(allowed) => {
+                let reason = "the guest did not end the command in its time".to_owned();
+                Err(CallError::ConnectionLost { reason })
             }
         };
-        tokio::join!(write, read);
-        let report = process.wait().await;
         let (stdout, stdout_gap) = stdout.finish();
         let (stderr, stderr_gap) = stderr.finish();
         let mut result = match report {
@@ -404,6 +417,16 @@ impl Sandbox {
     pub async fn close(self) -> Result<(), RoomError> {
         self.guest().end("the sandbox was closed");
         self.room.close().await
+    }
+}
+
+/// Waits until the end of a command that may take so long should long have been told.
+async fn overdue(allowed: Option<Duration>) {
+    let Some(allowed) = allowed else { return std::future::pending().await };
+    tokio::time::sleep(allowed).await;
+    // One by one: however long this process itself is stopped, that is one of them.
+    for _ in 0..OVERDUE {
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use cofferdam_guest_protocol::{Channel, ExecEnd, Frame, OutputMode, Request};
+use cofferdam_guest_protocol::{Channel, Control, ExecEnd, Frame, OutputMode, Request};
 use cofferdam_sandbox::{
     Backend, CallError, Capabilities, Gap, Grade, GuestStream, Isolation, OpenError, Reconciled,
     Room, RoomError, Sandbox, Snapshot, Spec, TrailMark,
@@ -186,6 +187,32 @@ async fn an_end_that_is_known_does_not_wait_for_a_back_end_that_is_silent() {
     let ended = outcome(&backend, &sandbox, &mut guest, ExecEnd::TimedOut, 0).await;
     assert_eq!(ended, Ok(Outcome::TimedOut));
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_does_not_wait_for_an_end_that_should_long_have_come() {
+    let backend = FakeBackend::default();
+    let (sandbox, mut guest) = backend.open().await;
+    let minutes = Duration::from_secs(600);
+    let command = sandbox.shell("x").timeout(Some(minutes)).grace(Duration::from_secs(5));
+    let begun = tokio::time::Instant::now();
+    let run = sandbox.run(sandbox.next_call_id(), command);
+    let play = async {
+        let (call, _) = guest.request().await;
+        guest.send(stdout(call, "some")).await;
+        loop {
+            match guest.frame().await {
+                Frame::Request { call, .. } => guest.answer(call).await,
+                other => return other == Frame::Control { call, control: Control::Kill },
+            }
+        }
+    };
+    let (result, killed) = tokio::join!(run, play);
+    let result = result.unwrap();
+    assert!(matches!(result.outcome, Outcome::Lost { .. }), "{:?}", result.outcome);
+    assert_eq!(result.stdout, "some");
+    assert!(killed);
+    assert!((635..640).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
