@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
 use cofferdam_guest_protocol::ExecReport;
-use cofferdam_sandbox::{CallError, Command, Offsets, Process, Sandbox, StdinWriter};
+use cofferdam_sandbox::{CallError, Command, Offsets, Sandbox, StdinWriter};
 use cofferdam_types::Outcome;
 use tokio::time::Instant;
 
@@ -33,6 +33,19 @@ type Failed = (Problem, u8);
 
 /// How a command ended, with what it used and wrote.
 type Ended = (Outcome, ExecReport, Offsets);
+
+/// Why there is no such end.
+enum Unended {
+    Call(CallError),
+    /// It was told to end, and nobody says that it did.
+    Interrupted(Asked),
+}
+
+impl From<CallError> for Unended {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
 
 /// Runs the command; returns the exit code.
 pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode {
@@ -142,7 +155,13 @@ async fn attempt(
             _ = signals.insistence() => {}
         }
     }
-    let ended = ended.map_err(|error| {
+    let ended = ended.map_err(|unended| {
+        let error = match unended {
+            Unended::Call(error) => error,
+            Unended::Interrupted(asked) => {
+                return (Problem::interrupted(asked.number()), asked.exit_code());
+            }
+        };
         let code = match error {
             CallError::NotStarted { errno, .. } => {
                 let missing = rustix::io::Errno::NOENT.raw_os_error() == errno;
@@ -170,7 +189,7 @@ async fn drive(
     (show, taps): (&mut Show, &mut Taps),
     signals: &mut Signals,
     terminal: Option<RawTerminal>,
-) -> Result<Ended, CallError> {
+) -> Result<Ended, Unended> {
     let mut process = sandbox.start(sandbox.next_call_id(), command).await?;
     // One future for all rounds: dropped halfway, it would lose what it holds.
     let input = feed(process.take_stdin());
@@ -186,24 +205,39 @@ async fn drive(
                 tapped = taps.next() => Some(tapped),
             }
         };
-        tokio::select! {
+        let step = tokio::select! {
             output = ready => match output {
-                Some((chunk, rest)) => if !show.output(chunk, rest).await {
-                    has_reader = false;
-                    process.kill().await;
-                },
+                Some((chunk, rest)) => {
+                    let taken = show.output(chunk, rest).await;
+                    if taken || !std::mem::take(&mut has_reader) {
+                        continue;
+                    }
+                    ending.lose_reader()
+                }
                 None => break,
             },
             () = show.reader_gone(), if has_reader => {
                 has_reader = false;
-                process.kill().await;
+                ending.lose_reader()
             }
             asked = signals.next() => match asked {
-                Asked::Resize => process.resize(RawTerminal::size()).await,
-                asked => ending.press(&process, show, Some(asked)).await,
+                Asked::Resize => {
+                    process.resize(RawTerminal::size());
+                    continue;
+                }
+                asked => ending.press(Some(asked)),
             },
-            () = ending.patience() => ending.press(&process, show, None).await,
-            () = &mut input, if !fed => fed = true,
+            () = ending.patience() => ending.press(None),
+            () = &mut input, if !fed => {
+                fed = true;
+                continue;
+            }
+        };
+        match step {
+            Step::Signal(number) => process.signal(number),
+            Step::Kill => process.kill(),
+            Step::Abandon => show.abandon(),
+            Step::Leave => return Err(ending.unended()),
         }
     }
     let offsets = process.offsets();
@@ -222,6 +256,21 @@ async fn drive(
 struct Ending {
     pressed: u32,
     next: Option<Instant>,
+    /// What was asked of us first.
+    asked: Option<Asked>,
+}
+
+/// One step further in ending the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// What we were asked is passed on.
+    Signal(i32),
+    /// It has no choice.
+    Kill,
+    /// Not even those are waited for who should read the output.
+    Abandon,
+    /// Nor is the guest: the command ends with the sandbox.
+    Leave,
 }
 
 impl Ending {
@@ -233,24 +282,37 @@ impl Ending {
         }
     }
 
-    /// One step further: a signal is passed on, the second one leaves no choice,
-    /// and in the end not even those are waited for who should read the output.
-    async fn press(&mut self, process: &Process, show: &mut Show, asked: Option<Asked>) {
-        self.next = match (self.pressed, asked) {
-            (0, Some(asked)) => {
-                process.signal(asked.number()).await;
-                Some(Instant::now() + GRACE)
-            }
-            (0 | 1, _) => {
-                process.kill().await;
-                Some(Instant::now() + FAREWELL)
-            }
-            _ => {
-                show.abandon();
-                None
-            }
+    /// Nobody reads the output: the command has no choice, if it still had one.
+    fn lose_reader(&mut self) -> Step {
+        if self.pressed < 2 { self.press(None) } else { Step::Kill }
+    }
+
+    /// The next step: because we were asked again, or because the one before was of no use.
+    fn press(&mut self, asked: Option<Asked>) -> Step {
+        self.asked = self.asked.or(asked);
+        let (pressed, step, patience) = match (self.pressed, asked) {
+            (0, Some(asked)) => (1, Step::Signal(asked.number()), GRACE),
+            // Nobody asked: who reads stderr has the time that a command would have.
+            (0, None) => (2, Step::Kill, GRACE),
+            (1, _) => (2, Step::Kill, FAREWELL),
+            // What was large takes the kernel a while.
+            (2, _) => (3, Step::Abandon, GRACE),
+            _ => (4, Step::Leave, FAREWELL),
         };
-        self.pressed += 1;
+        self.pressed = pressed;
+        self.next = Some(Instant::now() + patience);
+        step
+    }
+
+    /// Why there is no end to tell of, after the last step.
+    fn unended(&self) -> Unended {
+        match self.asked {
+            Some(asked) => Unended::Interrupted(asked),
+            None => {
+                let reason = "the guest did not say that the command was killed".to_owned();
+                Unended::Call(CallError::ConnectionLost { reason })
+            }
+        }
     }
 }
 
@@ -270,4 +332,33 @@ async fn write_trail(sandbox: &Sandbox, trail: Trail) -> Result<(), Failed> {
     sandbox.end_egress().await;
     let records = sandbox.audit().await.map_err(|error| (Problem::close(&error), NO_SANDBOX))?;
     trail.write(&records).map_err(|problem| (problem, NO_SANDBOX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_guest_that_does_nothing_is_left_after_the_last_step() {
+        let mut ending = Ending::default();
+        let begun = Instant::now();
+        assert_eq!(ending.press(Some(Asked::Interrupt)), Step::Signal(2));
+        for step in [Step::Kill, Step::Abandon, Step::Leave, Step::Leave] {
+            assert!(ending.next.is_some_and(|next| next <= begun + GRACE + FAREWELL));
+            assert_eq!(ending.press(None), step);
+        }
+        assert!(matches!(ending.unended(), Unended::Interrupted(Asked::Interrupt)));
+    }
+
+    #[tokio::test]
+    async fn a_command_without_a_reader_is_killed_and_not_waited_for_without_an_end() {
+        let mut ending = Ending::default();
+        assert_eq!(ending.lose_reader(), Step::Kill);
+        assert_eq!(ending.lose_reader(), Step::Kill);
+        for step in [Step::Abandon, Step::Leave] {
+            assert!(ending.next.is_some());
+            assert_eq!(ending.press(None), step);
+        }
+        assert!(matches!(ending.unended(), Unended::Call(CallError::ConnectionLost { .. })));
+    }
 }

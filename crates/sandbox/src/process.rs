@@ -124,19 +124,20 @@ impl Process {
         self.stdin.take()
     }
 
-    /// Sends a signal to every process of it.
-    pub async fn signal(&self, signal: i32) {
-        self.handle.control(Control::Signal(signal)).await;
+    /// Sends a signal to every process of it. Neither this nor a size or a kill waits for
+    /// the guest; of hundreds that it has not taken, the rest leads nowhere, but for a kill.
+    pub fn signal(&self, signal: i32) {
+        self.handle.control(Control::Signal(signal));
     }
 
     /// Gives its terminal a new size.
-    pub async fn resize(&self, size: PtySize) {
-        self.handle.control(Control::Resize(size)).await;
+    pub fn resize(&self, size: PtySize) {
+        self.handle.control(Control::Resize(size));
     }
 
     /// Kills every process of it.
-    pub async fn kill(&self) {
-        self.handle.control(Control::Kill).await;
+    pub fn kill(&self) {
+        self.handle.control(Control::Kill);
     }
 
     /// Ends its stdin, unless that was taken, and waits for its end, throwing away

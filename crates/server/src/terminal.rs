@@ -138,7 +138,7 @@ async fn show(
                 None => break,
             },
             Some(size) = resized.recv() => {
-                process.resize(size).await;
+                process.resize(size);
                 continue;
             }
             ping = pulse.next() => match ping {

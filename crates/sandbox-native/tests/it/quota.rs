@@ -179,7 +179,7 @@ fn a_snapshot_for_which_there_is_no_room_leaves_the_room_there_was() {
         assert!(sh("dd if=/dev/zero of=more bs=1M count=4 2>/dev/null").await);
         assert!(sh("rm big").await);
         sandbox.snapshot().await.unwrap();
-        running.kill().await;
+        running.kill();
         sandbox.close().await.unwrap();
         home.assert_empty();
     });

@@ -4,10 +4,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use cofferdam_guest_protocol::{Channel, Reply, WINDOW};
+use cofferdam_guest_protocol::{Channel, Control, Reply, WINDOW};
 
 use super::inbox::{Broken, Inbox, Taken};
 use crate::error::{CallError, ProtocolError};
+
+/// Signals and sizes for one call that may be queued while there is no room. More than
+/// anybody sends by hand, and little to hold.
+const MOST_CONTROLS: u32 = 256;
 
 /// A call, shared by the connection that feeds it and the one who made it.
 pub(crate) struct Call {
@@ -25,6 +29,8 @@ struct State {
     listener: Listener,
     input_sent: u64,
     input_consumed: u64,
+    /// Controls that were sent since there was room.
+    controls: u32,
     receiver: Option<Waker>,
     sender: Option<Waker>,
 }
@@ -79,6 +85,7 @@ impl Call {
                 listener: Listener::Attached,
                 input_sent: 0,
                 input_consumed: 0,
+                controls: 0,
                 receiver: None,
                 sender: None,
             }),
@@ -248,6 +255,21 @@ impl Call {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().end.is_some()
+    }
+
+    /// Whether a control may be sent. Beyond the most of them there is a place for a kill,
+    /// after which nothing matters.
+    pub(crate) fn may_control(&self, control: Control, room: bool) -> bool {
+        let mut state = self.lock();
+        if room {
+            state.controls = 0;
+        }
+        let most = if control == Control::Kill { MOST_CONTROLS + 1 } else { MOST_CONTROLS };
+        let may = state.end.is_none() && state.controls < most;
+        if may {
+            state.controls += 1;
+        }
+        may
     }
 
     /// Whether somebody waits for the guest to go on with it, or may at any time.

@@ -202,6 +202,14 @@ impl Connection {
         self.outgoing.push_small(&Frame::Ack { call: id }, Urgency::Soon);
     }
 
+    /// Tells the guest something about a call that has not ended, without waiting for
+    /// room: whoever wants a command to end does not wait for the guest to take its input.
+    pub(crate) fn control(&self, call: &Call, control: Control) {
+        if call.may_control(control, self.outgoing.has_room()) {
+            self.outgoing.push_small(&Frame::Control { call: call.id, control }, Urgency::Now);
+        }
+    }
+
     /// Ends a call that nobody will ask about again.
     pub(crate) fn abandon(&self, call: &Call) {
         self.let_go(call, Some(Control::Kill));

@@ -84,12 +84,9 @@ impl CallHandle {
         self.call.taken()
     }
 
-    pub(crate) async fn control(&self, control: Control) {
-        poll_fn(|context| self.connection.outgoing.poll_room(context)).await;
-        if !self.call.has_ended() {
-            let frame = Frame::Control { call: self.call.id, control };
-            self.connection.outgoing.push_small(&frame, Urgency::Now);
-        }
+    /// Sends a signal, a size or a kill, and does not wait for room.
+    pub(crate) fn control(&self, control: Control) {
+        self.connection.control(&self.call, control);
     }
 
     /// The call has ended and its reply is in safe hands: the guest may forget it.

@@ -2,9 +2,9 @@
 //!
 //! A frame is written at once, by whoever sends it, while the stream takes it;
 //! only when the stream is full does the writer's task carry on. The queue is
-//! bounded: who sends a request or data waits for room first. Grants, kills and
-//! acknowledgements do not wait, for there are only a few of them for each call
-//! or window of data: they cannot pile up.
+//! bounded: who sends a request or data waits for room first. Grants, signals, sizes,
+//! kills and acknowledgements do not wait, for there are only a few of them for each
+//! call or window of data, or so many are sent and no more: they cannot pile up.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

@@ -91,7 +91,7 @@ async fn terminal(lab: &Lab<'_>) -> Result<(), Failure> {
     process.write_stdin(Bytes::from_static(b"hello\n")).await?;
     let second = read_until(&mut process, "waiting").await?;
     check!(second.contains("got hello"), "the input was {second:?}");
-    process.resize(PtySize { rows: 50, cols: 132 }).await;
+    process.resize(PtySize { rows: 50, cols: 132 });
     read_until(&mut process, "50 132").await?;
     let report = process.wait().await?;
     let outcome = sandbox.outcome(&process, &report).await?;

@@ -154,7 +154,7 @@ async fn signal_to_all(lab: &Lab<'_>) -> Result<(), Failure> {
     while !(seen.contains("one") && seen.contains("two")) {
         seen += &read_until(&mut process, "o").await?;
     }
-    process.signal(10).await;
+    process.signal(10);
     let rest = read_until(&mut process, "parent").await?;
     check!(rest.contains("child"), "the child heard nothing: {rest:?}");
     let report = process.wait().await?;

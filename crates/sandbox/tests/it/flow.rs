@@ -2,9 +2,10 @@
 //! for another.
 
 use bytes::Bytes;
-use cofferdam_guest_protocol::{CHUNK, Channel, ExecEnd, Frame, Stdin, WINDOW};
+use cofferdam_guest_protocol::{CHUNK, Channel, Control, ExecEnd, Frame, Stdin, WINDOW};
 use cofferdam_sandbox::{CallError, OutputChunk};
 use cofferdam_types::CallId;
+use futures_util::poll;
 
 use crate::fake_guest::{connected, connected_over, done, exec, stdout};
 
@@ -117,6 +118,32 @@ async fn a_stream_that_takes_little_at_a_time_loses_nothing() {
     };
     let ((), got) = tokio::join!(write, play);
     assert_eq!(got, 700_000);
+}
+
+#[tokio::test]
+async fn a_kill_does_not_wait_for_a_guest_that_takes_nothing() {
+    let (client, mut guest) = connected_over(1000).await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    process.write_stdin(Bytes::from(vec![0; 700 << 10])).await.unwrap();
+    let mut stdin = process.take_stdin().unwrap();
+    assert!(poll!(Box::pin(stdin.write("no room".into()))).is_pending());
+    for _ in 0..100_000 {
+        process.signal(1);
+    }
+    process.kill();
+    process.kill();
+
+    let mut controls = Vec::new();
+    while controls.last() != Some(&Control::Kill) {
+        if let Frame::Control { call: 1, control } = guest.frame().await {
+            controls.push(control);
+        }
+    }
+    assert!((2..1000).contains(&controls.len()), "{} of them", controls.len());
+    // There is room again: more reach it, and no second kill came.
+    process.signal(15);
+    let last = Frame::Control { call: 1, control: Control::Signal(15) };
+    assert_eq!(guest.frame().await, last);
 }
 
 #[tokio::test]

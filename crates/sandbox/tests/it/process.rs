@@ -96,11 +96,11 @@ async fn stdin_signals_and_sizes_reach_the_command() {
     let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
     guest.request().await;
     process.write_stdin(Bytes::from_static(b"in")).await.unwrap();
-    process.signal(15).await;
+    process.signal(15);
     let size = PtySize { rows: 3, cols: 4 };
-    process.resize(size).await;
+    process.resize(size);
     process.close_stdin();
-    process.kill().await;
+    process.kill();
 
     let (call, channel) = (1, Channel::Input);
     assert_eq!(guest.frame().await, Frame::Data { call, channel, bytes: "in".into() });

@@ -132,11 +132,11 @@ impl Job {
                     self.news.send_modify(|news| news.output = true);
                 }
                 () = self.stop.notified() => {
-                    process.signal(15).await;
+                    process.signal(15);
                     kill_at = kill_at.or(Some(Instant::now() + GRACE));
                 }
                 () = kill => {
-                    process.kill().await;
+                    process.kill();
                     kill_at = Some(Instant::now() + GRACE);
                 }
             }
