@@ -325,6 +325,7 @@ async fn feed(writer: Option<StdinWriter>) {
             return;
         }
     }
+    writer.close();
 }
 
 async fn write_trail(sandbox: &Sandbox, trail: Trail) -> Result<(), Failed> {

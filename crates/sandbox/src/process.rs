@@ -116,7 +116,9 @@ impl Process {
 
     /// Ends its stdin.
     pub fn close_stdin(&mut self) {
-        self.stdin = None;
+        if let Some(stdin) = self.stdin.take() {
+            stdin.close();
+        }
     }
 
     /// Its stdin, to be written to from elsewhere.
@@ -170,15 +172,17 @@ impl Process {
 
     /// Lets it run on its own, and lets the guest forget it when it has ended: nobody
     /// takes it up, and what it writes is thrown away. Should the connection end first,
-    /// the guest keeps it.
-    pub fn release(self) {
+    /// the guest keeps it. Its stdin ends, unless that was taken.
+    pub fn release(mut self) {
+        self.close_stdin();
         self.handle.release();
     }
 
     /// Lets it run on its own. Its output is kept for whoever takes it up with
     /// [`crate::Sandbox::collect`]; a command whose output is streamed waits
-    /// when a window of it is kept.
-    pub fn detach(self) -> CallId {
+    /// when a window of it is kept. Its stdin ends, unless that was taken.
+    pub fn detach(mut self) -> CallId {
+        self.close_stdin();
         let call = self.call();
         self.handle.detach();
         call
@@ -192,7 +196,8 @@ fn report(reply: Reply) -> Result<ExecReport, CallError> {
     }
 }
 
-/// The stdin of a command. Dropping it ends the stdin.
+/// The stdin of a command. Dropping it does not end the stdin: input that was cut
+/// short must not pass for all of it.
 pub struct StdinWriter {
     input: Input,
 }
@@ -206,12 +211,8 @@ impl StdinWriter {
         self.input.send(bytes).await
     }
 
-    /// Ends the stdin.
-    pub fn close(self) {}
-}
-
-impl Drop for StdinWriter {
-    fn drop(&mut self) {
+    /// Ends the stdin: that was all.
+    pub fn close(mut self) {
         self.input.close();
     }
 }

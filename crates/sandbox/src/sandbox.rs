@@ -210,7 +210,9 @@ impl Sandbox {
         let write = async {
             let Some(mut stdin) = stdin else { return };
             // A command that ends without reading its input is no error.
-            drop(stdin.write(input).await);
+            if stdin.write(input).await.is_ok() {
+                stdin.close();
+            }
         };
         let to_the_end = async {
             let read = async {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cofferdam_guest_protocol::{Channel, Control, ExecEnd, Frame, OutputMode, Request};
+use cofferdam_guest_protocol::{Channel, Control, ExecEnd, Frame, OutputMode, Request, WINDOW};
 use cofferdam_sandbox::{
     Backend, CallError, Capabilities, Gap, Grade, GuestStream, Isolation, OpenError, Reconciled,
     Room, RoomError, Sandbox, Snapshot, Spec, TrailMark,
@@ -213,6 +213,42 @@ async fn a_run_does_not_wait_for_an_end_that_should_long_have_come() {
     assert_eq!(result.stdout, "some");
     assert!(killed);
     assert!((635..640).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_run_ends_its_input_when_all_was_sent_and_not_when_it_is_dropped() {
+    let backend = FakeBackend::default();
+    let (sandbox, mut guest) = backend.open().await;
+    let run = sandbox.run(sandbox.next_call_id(), sandbox.shell("x").input("all"));
+    let play = async {
+        let (call, _) = guest.request().await;
+        let channel = Channel::Input;
+        assert_eq!(guest.frame().await, Frame::Data { call, channel, bytes: "all".into() });
+        assert_eq!(guest.frame().await, Frame::End { call, channel });
+        guest.send(done(call, ExecEnd::Exited(0))).await;
+        assert_eq!(guest.frame().await, Frame::Ack { call });
+    };
+    let (result, ()) = tokio::join!(run, play);
+    assert_eq!(result.unwrap().outcome, Outcome::Exited { exit_code: 0 });
+
+    let more = vec![0; 2 * WINDOW as usize];
+    let mut run = Box::pin(sandbox.run(sandbox.next_call_id(), sandbox.shell("x").input(more)));
+    let (call, _) = tokio::select! {
+        request = guest.request() => request,
+        _ = &mut run => panic!("it has ended"),
+    };
+    let mut got = 0;
+    while got < WINDOW {
+        tokio::select! {
+            frame = guest.frame() => match frame {
+                Frame::Data { bytes, .. } => got += bytes.len() as u64,
+                other => panic!("unexpected {other:?}"),
+            },
+            _ = &mut run => panic!("it has ended"),
+        }
+    }
+    drop(run);
+    assert_eq!(guest.frame().await, Frame::Control { call, control: Control::Kill });
 }
 
 #[tokio::test]

@@ -112,6 +112,30 @@ async fn stdin_signals_and_sizes_reach_the_command() {
 }
 
 #[tokio::test]
+async fn input_that_is_cut_short_is_not_ended() {
+    let (client, mut guest) = connected().await;
+    let mut process = client.exec(CallId(1), exec(Stdin::Piped)).await.unwrap();
+    guest.request().await;
+    let mut stdin = process.take_stdin().unwrap();
+    stdin.write("half".into()).await.unwrap();
+    drop(stdin);
+    drop(process);
+    let process = client.exec(CallId(2), exec(Stdin::Piped)).await.unwrap();
+    drop(process);
+
+    let channel = Channel::Input;
+    assert_eq!(guest.frame().await, Frame::Data { call: 1, channel, bytes: "half".into() });
+    assert_eq!(guest.frame().await, Frame::Control { call: 1, control: Control::Kill });
+    assert_eq!(guest.request().await.0, 2);
+    assert_eq!(guest.frame().await, Frame::Control { call: 2, control: Control::Kill });
+
+    // Whoever lets a command go has given it all there is.
+    client.exec(CallId(3), exec(Stdin::Piped)).await.unwrap().detach();
+    assert_eq!(guest.request().await.0, 3);
+    assert_eq!(guest.frame().await, Frame::End { call: 3, channel });
+}
+
+#[tokio::test]
 async fn dropping_a_running_command_kills_it_and_forgets_it_when_it_is_dead() {
     let (client, mut guest) = connected().await;
     let process = client.exec(CallId(1), exec(Stdin::Null)).await.unwrap();
