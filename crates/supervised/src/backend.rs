@@ -1,7 +1,7 @@
 //! The back end: from a spec to a running sandbox.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -19,7 +19,6 @@ use cofferdam_sandbox::{
 use cofferdam_types::{Kept, Limits, Network, SandboxId};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::task::JoinSet;
 
 use crate::aside::aside;
@@ -484,12 +483,13 @@ impl Supervised {
         let plan = remains::kept_plan(&path)
             .map_err(|failure| unusable(&failure.to_string()))?
             .ok_or_else(gone)?;
-        let name = format!("/proc/self/fd/{}/{}", handle.as_raw_fd(), remains::CONTROL);
-        let kind = SocketType::SEQPACKET;
-        let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-            .and_then(|socket| connect(&socket, &SocketAddrUnix::new(name)?).map(|()| socket))
-            .map_err(|_| gone())?;
-        let control = Control::new(socket).map_err(|_| gone())?;
+        let control = match Control::connect(handle.as_fd()) {
+            Ok(control) => control,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(unusable("its supervisor does not take up any of those who wait"));
+            }
+            Err(_) => return Err(gone()),
+        };
         let built = match control.ask(Order::Describe).await {
             Ok((Report::Ready(built), connection)) => (built, connection.into_iter().next()),
             Ok((Report::Failed(failure), _)) => return Err(unusable(&failure.to_string())),

@@ -2,13 +2,15 @@
 //! time.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use cofferdam_native_supervisor::failure::Failure;
+use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{self, Order, Report};
 use cofferdam_sandbox::RoomError;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::Serialize;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
@@ -51,6 +53,16 @@ impl Control {
         // socket like any other.
         let socket = UnixDatagram::from_std(socket.into())?;
         Ok(Self { line: Mutex::new(Line { socket, owed: 0 }) })
+    }
+
+    /// Connects to the supervisor of the sandbox in this directory. One that takes nobody up
+    /// and has too many waiting is not waited for.
+    pub(crate) fn connect(directory: BorrowedFd<'_>) -> io::Result<Self> {
+        let name = format!("/proc/self/fd/{}/{}", directory.as_raw_fd(), remains::CONTROL);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(name)?)?;
+        Self::new(socket)
     }
 
     /// Sends the first message.
@@ -143,7 +155,7 @@ mod tests {
 
     use futures_util::poll;
     use rustix::event::{PollFd, PollFlags};
-    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
+    use rustix::net::{SendFlags, bind, listen, socket_with, socketpair};
 
     use super::*;
 
@@ -220,6 +232,21 @@ mod tests {
         assert!(matches!(told, Ok((Report::Closed(Ok(())), _))), "{told:?}");
         assert_eq!(order, Order::Close);
         assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_nobody_up_keeps_nobody_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = SocketAddrUnix::new(directory.path().join(remains::CONTROL)).unwrap();
+        let kind = SocketType::SEQPACKET;
+        let listener = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&listener, &address).unwrap();
+        listen(&listener, 1).unwrap();
+        let handle = std::fs::File::open(directory.path()).unwrap();
+        let waiting: Vec<_> = (0..4).map(|_| Control::connect(handle.as_fd())).collect();
+        assert!(waiting[0].is_ok());
+        let refused = waiting[3].as_ref().unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[tokio::test(start_paused = true)]
