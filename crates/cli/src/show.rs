@@ -104,7 +104,7 @@ impl Show {
     }
 
     pub(crate) async fn ended(&mut self, outcome: &Outcome, report: &ExecReport, offsets: Offsets) {
-        let dropped = report.output.1 + report.error.1;
+        let dropped = report.output.1.saturating_add(report.error.1);
         if !self.json {
             if let Some(remark) = remark(outcome) {
                 self.stderr.write(Bytes::from(remark + "\n")).await;
@@ -173,5 +173,28 @@ fn remark(outcome: &Outcome) -> Option<String> {
         }
         Outcome::Lost { reason } => Some(format!("cofferdam: the command was lost: {reason}")),
         Outcome::Exited { .. } | Outcome::Signaled { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_guest_protocol::ExecEnd;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn numbers_that_no_guest_can_mean_are_shown_all_the_same() {
+        let most = (u64::MAX, u64::MAX);
+        let report = ExecReport {
+            end: ExecEnd::Exited(0),
+            output: most,
+            error: most,
+            duration_us: u64::MAX,
+            cpu_us: u64::MAX,
+            peak_memory: u64::MAX,
+            left_running: 0,
+        };
+        let outcome = Outcome::Exited { exit_code: 0 };
+        Show::new(false).ended(&outcome, &report, Offsets::default()).await;
     }
 }
