@@ -25,6 +25,9 @@ pub use stream::FileStream;
 /// Bytes that one listing or search brings at most.
 const MAX_RECORDS: u64 = 64 << 20;
 
+/// Places that a guest may name as left out.
+const MOST_NAMED: usize = 100;
+
 /// The files of a workspace. Paths are relative to it, or absolute and beneath
 /// it.
 #[derive(Clone)]
@@ -287,7 +290,9 @@ impl Files {
             }
         }
         match finish(&mut handle).await? {
-            FileReply::Listed { more, unreadable, .. } => Ok(Listing { records, more, unreadable }),
+            FileReply::Listed { more, unreadable, .. } => {
+                Ok(Listing { records, more, unreadable: named(unreadable) })
+            }
             _ => Err(CallError::UnexpectedReply.into()),
         }
     }
@@ -372,7 +377,16 @@ fn written(reply: FileReply) -> Result<Written, FilesError> {
 
 fn archived(reply: FileReply) -> Result<Archived, FilesError> {
     match reply {
-        FileReply::Archived { entries, bytes, skipped } => Ok(Archived { entries, bytes, skipped }),
+        FileReply::Archived { entries, bytes, skipped } => {
+            Ok(Archived { entries, bytes, skipped: named(skipped) })
+        }
         _ => Err(CallError::UnexpectedReply.into()),
     }
+}
+
+/// What a guest left out, no more of it than it may name.
+fn named(mut left_out: Vec<(Vec<u8>, String)>) -> Vec<(Vec<u8>, String)> {
+    left_out.truncate(MOST_NAMED);
+    left_out.shrink_to_fit();
+    left_out
 }

@@ -1,8 +1,10 @@
 //! What the guest has sent on one channel of a call and nobody has taken yet.
 //!
-//! It never holds more than a window of bytes, nor many more allocations than
-//! that needs: short pieces are gathered, so that a guest that sends single
-//! bytes costs no more than one that sends long pieces.
+//! It never holds more than a window of bytes, nor much more memory than that
+//! needs: short pieces are gathered, so that a guest that sends single bytes costs
+//! no more than one that sends long pieces; and only a few pieces that are small
+//! parts of the blocks they were read into keep these alive, so that a guest cannot
+//! have a block held for each.
 
 use std::collections::VecDeque;
 
@@ -12,6 +14,13 @@ use cofferdam_guest_protocol::WINDOW;
 /// Pieces shorter than this are copied together. A longer one is passed on as
 /// it is, and keeps the block it was read into alive.
 const GATHERED: usize = 32 << 10;
+
+/// Pieces shorter than this are small parts of the blocks they were read into.
+const LARGE: usize = super::READ_BLOCK / 4;
+
+/// Small parts of blocks that are passed on as they are, at once. Where they are taken as
+/// they come, as a rule, there is never more than one.
+const MOST_PARTS: usize = 4;
 
 /// Bytes taken before the guest is told.
 const GRANT: u64 = WINDOW / 4;
@@ -26,6 +35,8 @@ pub(super) struct Inbox {
     received: u64,
     taken: u64,
     granted: u64,
+    /// Pieces held that are small parts of their blocks.
+    parts: usize,
     gaps: usize,
     ended: bool,
 }
@@ -97,7 +108,9 @@ impl Inbox {
         if bytes.is_empty() {
             return;
         }
-        if bytes.len() >= GATHERED {
+        let is_part = bytes.len() < LARGE;
+        if bytes.len() >= GATHERED && (!is_part || self.parts < MOST_PARTS) {
+            self.parts += usize::from(is_part);
             self.queue.push_back(Piece { sequence, content: Content::Whole(bytes) });
             return;
         }
@@ -133,7 +146,10 @@ impl Inbox {
 
     pub(super) fn take(&mut self) -> Option<Taken> {
         let taken = match self.queue.pop_front()?.content {
-            Content::Whole(bytes) => Taken::Data(bytes),
+            Content::Whole(bytes) => {
+                self.parts -= usize::from(bytes.len() < LARGE);
+                Taken::Data(bytes)
+            }
             Content::Gathered(bytes) => Taken::Data(bytes.freeze()),
             Content::Gap(dropped) => {
                 self.gaps -= 1;
@@ -149,6 +165,7 @@ impl Inbox {
     /// Throws away what is queued, as if it had been taken.
     pub(super) fn discard(&mut self) {
         self.queue = VecDeque::new();
+        self.parts = 0;
         self.gaps = 0;
         self.taken = self.received;
     }

@@ -36,6 +36,24 @@ fn short_pieces_are_gathered_and_long_ones_passed_on_as_they_are() {
 }
 
 #[test]
+fn few_small_parts_of_blocks_keep_these_alive() {
+    let mut inbox = Inbox::default();
+    let block = Bytes::from(vec![7; 2 * LARGE]);
+    for round in 0..3 {
+        // From the same place, so that where a piece lies says whether it is a copy.
+        let pieces: Vec<Bytes> = (0..10).map(|_| block.slice(..GATHERED)).collect();
+        for piece in pieces {
+            receive(&mut inbox, piece).unwrap();
+        }
+        receive(&mut inbox, block.slice(..LARGE)).unwrap();
+        let taken = drain(&mut inbox);
+        let kept = |taken: &&Taken| matches!(taken, Taken::Data(bytes) if bytes.as_ptr() == block.as_ptr());
+        assert_eq!(taken.iter().filter(kept).count(), MOST_PARTS + 1, "in round {round}");
+        inbox.grant();
+    }
+}
+
+#[test]
 fn a_window_of_single_bytes_takes_few_pieces() {
     let mut inbox = Inbox::default();
     for _ in 0..WINDOW {

@@ -55,6 +55,29 @@ async fn the_records_of_a_listing_arrive_however_they_are_cut() {
 }
 
 #[tokio::test]
+async fn a_guest_names_no_more_of_what_it_left_out_than_it_may() {
+    let (client, mut guest) = connected().await;
+    let files = client.files();
+    let many = vec![(Vec::new(), String::new()); 5000];
+    let play = async {
+        let (call, _) = file_request(&mut guest).await;
+        let reply = FileReply::Listed { records: 0, more: false, unreadable: many.clone() };
+        guest.send(answer(call, Ok(reply))).await;
+        assert_eq!(guest.frame().await, Frame::Ack { call });
+        let (call, _) = file_request(&mut guest).await;
+        assert_eq!(guest.frame().await, Frame::End { call, channel: Channel::Input });
+        let reply = FileReply::Archived { entries: 0, bytes: 0, skipped: many.clone() };
+        guest.send(answer(call, Ok(reply))).await;
+    };
+    let work = async {
+        assert_eq!(files.list("src", 2, 500).await.unwrap().unreadable.len(), 100);
+        let unpacked = files.unpack(".", &b""[..]).await;
+        assert_eq!(unpacked.unwrap().skipped.len(), 100);
+    };
+    tokio::join!(work, play);
+}
+
+#[tokio::test]
 async fn a_guest_that_lists_more_than_was_asked_for_is_not_believed() {
     let (client, mut guest) = connected().await;
     let entry = Entry { path: b"f".into(), stat: STAT, link: None };
