@@ -2,6 +2,8 @@
 //! laid over a directory. Everything goes by descriptor, one name at a time, so
 //! no link is ever followed, and nothing that is not a file is ever opened.
 
+mod copy;
+mod enter;
 mod walk;
 
 use std::ffi::{CStr, CString};
@@ -10,41 +12,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+pub(crate) use self::copy::copy_content;
+use self::copy::copy_file;
+pub use self::copy::{copy_layer, copy_whole_layer};
+pub use self::enter::enter;
+use self::enter::enter_to_change;
 use self::walk::{Level, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
 /// So many names are tried for something new.
 const ATTEMPTS: usize = 100;
-
-/// A directory below another, whatever its permissions.
-///
-/// # Errors
-/// When it is not there or no directory.
-pub fn enter(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            // Its owner took its own right to read it; give it back.
-            rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;
-            rustix::fs::openat(parent, name, flags, Mode::empty())
-        }
-        other => other,
-    }
-}
-
-/// The same, to move things out of it or into it.
-fn enter_to_change(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let directory = enter(parent, name)?;
-    let stat = rustix::fs::fstat(&directory)?;
-    if stat.st_mode & 0o700 != 0o700 {
-        match rustix::fs::fchmod(&directory, Mode::RWXU) {
-            // Somebody else's: whether it can be changed will show.
-            Ok(()) | Err(Errno::PERM) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(directory)
-}
 
 /// The names in a directory, without itself and its parent.
 ///
@@ -326,173 +303,6 @@ fn make_room(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
         }
         Ok(_) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-fn copy_file(
-    from: &OwnedFd,
-    directory: BorrowedFd<'_>,
-    name: &CStr,
-    stat: &Stat,
-    owner: Owner,
-) -> rustix::io::Result<()> {
-    let (temporary, to) = make_temporary(directory)?;
-    let copied = copy_content(from, &to, stat)
-        .and_then(|()| own(&to, owner))
-        .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
-        .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
-        .and_then(|()| rustix::fs::renameat(directory, &temporary, directory, name));
-    if copied.is_err() {
-        remove(directory, &temporary)?;
-    }
-    copied
-}
-
-/// A new file under a name that nobody else has: what is there stays, and so
-/// does what the layer brings under whatever name.
-fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, OwnedFd)> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..ATTEMPTS {
-        let name = random_name(".cofferdam-incoming-")?;
-        match rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::EXIST) => {}
-            other => return other.map(|file| (name, file)),
-        }
-    }
-    Err(Errno::EXIST)
-}
-
-/// Copies the parts of a file that hold data; holes stay holes.
-pub(crate) fn copy_content(from: impl AsFd, to: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
-    let (from, to) = (from.as_fd(), to.as_fd());
-    let size = u64::try_from(stat.st_size).unwrap_or(0);
-    rustix::fs::ftruncate(to, size)?;
-    let mut buffer = vec![0; 256 << 10];
-    let mut at = 0;
-    while at < size {
-        let data = match rustix::fs::seek(from, rustix::fs::SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(Errno::NXIO) => break,
-            Err(error) => return Err(error),
-        };
-        let end = rustix::fs::seek(from, rustix::fs::SeekFrom::Hole(data))?.min(size);
-        at = data;
-        while at < end {
-            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-            let read = rustix::io::pread(from, buffer.get_mut(..wanted).unwrap_or_default(), at)?;
-            if read == 0 {
-                return Ok(());
-            }
-            let mut done = 0;
-            while done < read {
-                let rest = buffer.get(done..read).unwrap_or_default();
-                done += rustix::io::pwrite(to, rest, at + done as u64)?;
-            }
-            at += read as u64;
-        }
-    }
-    Ok(())
-}
-
-/// What a failure means for a copy.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Copying {
-    /// The more of it there is, the better.
-    Rescue,
-    /// Half of it is worth nothing.
-    Whole,
-}
-
-/// Copies of a layer what can be copied, as it is, whiteouts and all, into an empty directory.
-/// What cannot be, or has no room any more, holds back nothing else.
-///
-/// # Errors
-/// The first thing that could not be copied; all else was.
-pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Rescue)
-}
-
-/// The same, given up at the first thing that cannot be copied.
-///
-/// # Errors
-/// That thing; what was copied stays.
-pub fn copy_whole_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Whole)
-}
-
-impl Work for Copying {
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
-        let (from, to) = (above.from.as_fd(), above.to.as_fd());
-        let shown = name.to_string_lossy();
-        let failed = || format!("copy {shown}");
-        let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).step_with(failed)?;
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        match kind {
-            FileType::Directory => {
-                let inner_from = enter_to_read(from, name).step_with(failed)?;
-                let inner_to = make_directory(to, name).step_with(failed)?;
-                return Level::new(inner_from, inner_to, name, stat).map(Some);
-            }
-            FileType::RegularFile => open_to_read(from, name)
-                .and_then(|file| copy_file(&file, to, name, &stat, owner_of(&stat)))
-                .step_with(failed)?,
-            FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
-                .and_then(|target| rustix::fs::symlinkat(&target, to, name))
-                .and_then(|()| own_name(to, name, owner_of(&stat)))
-                .step_with(failed)?,
-            FileType::CharacterDevice | FileType::Fifo => {
-                rustix::fs::mknodat(to, name, kind, plain_mode(&stat), stat.st_rdev)
-                    .and_then(|()| own_name(to, name, owner_of(&stat)))
-                    .step_with(failed)?;
-            }
-            _ => {}
-        }
-        Ok(None)
-    }
-
-    fn finish(&self, _above: &Level, level: &Level) -> Result<(), Failure> {
-        let Level { from, to, name, stat, .. } = level;
-        let marked = if is_opaque(from) {
-            rustix::fs::fsetxattr(to, OPAQUE, b"y", rustix::fs::XattrFlags::empty())
-        } else {
-            Ok(())
-        };
-        let owned = own(to, owner_of(stat)).and_then(|()| rustix::fs::fchmod(to, plain_mode(stat)));
-        marked.and(owned).step_with(|| format!("copy {}", name.to_string_lossy()))
-    }
-
-    fn gives_up(&self) -> bool {
-        *self == Self::Whole
-    }
-}
-
-fn owner_of(stat: &Stat) -> Owner {
-    Some((rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid)))
-}
-
-/// A directory below another and what is in it, whatever its permissions. They change only
-/// where they are in the way, which is nowhere within a sandbox that goes on: there the right
-/// to do without them is had.
-fn enter_to_read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let directory = enter(parent, name)?;
-    match rustix::fs::statat(&directory, c".", AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(_) => {}
-        Err(Errno::ACCESS) => rustix::fs::fchmod(&directory, Mode::RWXU)?,
-        Err(error) => return Err(error),
-    }
-    Ok(directory)
-}
-
-/// The same of a file.
-fn open_to_read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match rustix::fs::openat(parent, name, flags, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            // Its owner took its own right to read it; give it back.
-            rustix::fs::chmodat(parent, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-            rustix::fs::openat(parent, name, flags, Mode::empty())
-        }
-        other => other,
     }
 }
 

@@ -1,0 +1,156 @@
+//! Copies: of a layer as it is, and of a file that cannot be moved.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::enter::{enter_to_read, open_to_read};
+use super::walk::{Level, Work, walk};
+use super::{
+    ATTEMPTS, OPAQUE, Owner, is_opaque, make_directory, own, own_name, plain_mode, random_name,
+    remove, times,
+};
+use crate::failure::{Failure, Step};
+
+/// What a failure means for a copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Copying {
+    /// The more of it there is, the better.
+    Rescue,
+    /// Half of it is worth nothing.
+    Whole,
+}
+
+/// Copies of a layer what can be copied, as it is, whiteouts and all, into an empty directory.
+/// What cannot be, or has no room any more, holds back nothing else.
+///
+/// # Errors
+/// The first thing that could not be copied; all else was.
+pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    walk(from, to, &Copying::Rescue)
+}
+
+/// The same, given up at the first thing that cannot be copied.
+///
+/// # Errors
+/// That thing; what was copied stays.
+pub fn copy_whole_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
+    walk(from, to, &Copying::Whole)
+}
+
+impl Work for Copying {
+    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+        let (from, to) = (above.from.as_fd(), above.to.as_fd());
+        let shown = name.to_string_lossy();
+        let failed = || format!("copy {shown}");
+        let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW).step_with(failed)?;
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        match kind {
+            FileType::Directory => {
+                let inner_from = enter_to_read(from, name).step_with(failed)?;
+                let inner_to = make_directory(to, name).step_with(failed)?;
+                return Level::new(inner_from, inner_to, name, stat).map(Some);
+            }
+            FileType::RegularFile => open_to_read(from, name)
+                .and_then(|file| copy_file(&file, to, name, &stat, owner_of(&stat)))
+                .step_with(failed)?,
+            FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
+                .and_then(|target| rustix::fs::symlinkat(&target, to, name))
+                .and_then(|()| own_name(to, name, owner_of(&stat)))
+                .step_with(failed)?,
+            FileType::CharacterDevice | FileType::Fifo => {
+                rustix::fs::mknodat(to, name, kind, plain_mode(&stat), stat.st_rdev)
+                    .and_then(|()| own_name(to, name, owner_of(&stat)))
+                    .step_with(failed)?;
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn finish(&self, _above: &Level, level: &Level) -> Result<(), Failure> {
+        let Level { from, to, name, stat, .. } = level;
+        let marked = if is_opaque(from) {
+            rustix::fs::fsetxattr(to, OPAQUE, b"y", rustix::fs::XattrFlags::empty())
+        } else {
+            Ok(())
+        };
+        let owned = own(to, owner_of(stat)).and_then(|()| rustix::fs::fchmod(to, plain_mode(stat)));
+        marked.and(owned).step_with(|| format!("copy {}", name.to_string_lossy()))
+    }
+
+    fn gives_up(&self) -> bool {
+        *self == Self::Whole
+    }
+}
+
+fn owner_of(stat: &Stat) -> Owner {
+    Some((rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid)))
+}
+
+pub(super) fn copy_file(
+    from: &OwnedFd,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    stat: &Stat,
+    owner: Owner,
+) -> rustix::io::Result<()> {
+    let (temporary, to) = make_temporary(directory)?;
+    let copied = copy_content(from, &to, stat)
+        .and_then(|()| own(&to, owner))
+        .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
+        .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
+        .and_then(|()| rustix::fs::renameat(directory, &temporary, directory, name));
+    if copied.is_err() {
+        remove(directory, &temporary)?;
+    }
+    copied
+}
+
+/// A new file under a name that nobody else has: what is there stays, and so
+/// does what the layer brings under whatever name.
+fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, OwnedFd)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..ATTEMPTS {
+        let name = random_name(".cofferdam-incoming-")?;
+        match rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => {}
+            other => return other.map(|file| (name, file)),
+        }
+    }
+    Err(Errno::EXIST)
+}
+
+/// Copies the parts of a file that hold data; holes stay holes.
+pub(crate) fn copy_content(from: impl AsFd, to: impl AsFd, stat: &Stat) -> rustix::io::Result<()> {
+    let (from, to) = (from.as_fd(), to.as_fd());
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    rustix::fs::ftruncate(to, size)?;
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < size {
+        let data = match rustix::fs::seek(from, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error),
+        };
+        let end = rustix::fs::seek(from, rustix::fs::SeekFrom::Hole(data))?.min(size);
+        at = data;
+        while at < end {
+            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let read = rustix::io::pread(from, buffer.get_mut(..wanted).unwrap_or_default(), at)?;
+            if read == 0 {
+                return Ok(());
+            }
+            let mut done = 0;
+            while done < read {
+                let rest = buffer.get(done..read).unwrap_or_default();
+                done += rustix::io::pwrite(to, rest, at + done as u64)?;
+            }
+            at += read as u64;
+        }
+    }
+    Ok(())
+}
