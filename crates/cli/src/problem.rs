@@ -351,7 +351,8 @@ impl Problem {
             "SBX-009",
             "what an earlier sandbox left could not be cleared away",
             cause,
-            "make room on the disk or mend the permissions; each start of cofferdam tries again",
+            "make room on the disk, mend the permissions or unmount what is in the way; each start of \
+             cofferdam tries again",
         )
     }
 
@@ -374,7 +375,8 @@ impl Problem {
             "SBX-008",
             "the sandbox did not end well",
             error_chain(error),
-            "make room on the disk or mend the permissions; the next start of cofferdam tries again",
+            "make room on the disk, mend the permissions or unmount what is in the way; the next start \
+             of cofferdam tries again",
         )
     }
 }

@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::mount::UnmountFlags;
 
 use crate::cgroup::Groups;
@@ -116,7 +116,8 @@ impl Workspace {
 
     fn copy(&mut self) -> Result<Vec<String>, Failure> {
         let from = room::upper_of(&self.vault.store, self.present);
-        let to = format!("{}/copy{}", self.vault.store, self.copies);
+        let (store, name) = (self.vault.store.as_str(), format!("copy{}", self.copies));
+        let to = format!("{store}/{name}");
         self.copies += 1;
         let copied = self.inside(|| {
             rustix::fs::mkdir(to.as_str(), Mode::from_raw_mode(0o755)).step("make a layer")?;
@@ -135,8 +136,12 @@ impl Workspace {
             // by another process: the one that made it may have been killed. If this fails as
             // well, the first error is the one to tell.
             ignore(self.inside(|| {
-                let to = CString::new(to).map_err(|_| Failure::new("a layer has no such name"))?;
-                tree::remove(CWD, &to).step("remove the copy")
+                let name =
+                    CString::new(name).map_err(|_| Failure::new("a layer has no such name"))?;
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let store =
+                    rustix::fs::open(store, flags, Mode::empty()).step("open the changes")?;
+                tree::remove(store.as_fd(), &name).step("remove the copy")
             }));
             return Err(failure);
         }

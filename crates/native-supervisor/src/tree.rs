@@ -9,14 +9,14 @@ mod walk;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 pub(crate) use self::copy::copy_content;
 use self::copy::copy_file;
 pub use self::copy::{copy_layer, copy_whole_layer};
 pub use self::enter::enter;
-use self::enter::enter_to_change;
+use self::enter::{enter_to_change, open_to_read};
 use self::walk::{Level, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
@@ -127,6 +127,8 @@ pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 /// what is there, whiteouts remove it. Set-id bits do not survive. The layer is
 /// used up by this.
 ///
+/// Nothing that is mounted in the directory is reached: the sandbox never saw it.
+///
 /// One name that cannot be laid over holds back none of the others. Not even a
 /// full disk does: a removal makes room, and a small file may fit where a large
 /// one did not.
@@ -155,34 +157,29 @@ impl Work for LayOver {
             .step_with(|| format!("look at {shown}"))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if stat.st_rdev == 0 => {
-                remove(directory, name).step_with(|| format!("remove {shown}"))?;
+                remove(directory, name).reached(name, "remove")?;
             }
             FileType::Directory => {
                 let from = enter_to_change(layer, name).step_with(|| format!("enter {shown}"))?;
-                if is_opaque(&from) {
-                    remove(directory, name)
-                        // Once: at the next try, what this one lays there is to stay.
-                        .and_then(|()| rustix::fs::fremovexattr(&from, OPAQUE))
-                        .step_with(|| format!("replace {shown}"))?;
-                }
-                let to = make_directory(directory, name)
-                    .step_with(|| format!("make the directory {shown}"))?;
+                let to = replace_directory(&from, directory, name).inspect_err(|_| {
+                    // As below.
+                    ignore(rustix::fs::fchmod(&from, plain_mode(&stat)));
+                })?;
                 return Level::new(from, to, name, stat).map(Some);
             }
             FileType::RegularFile => {
-                move_file(layer, directory, name, &stat, owner)
-                    .step_with(|| format!("write {shown}"))?;
+                move_file(layer, directory, name, &stat, owner).reached(name, "write")?;
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(layer, name, Vec::new())
                     .step_with(|| format!("read the link {shown}"))?;
-                remove(directory, name).step_with(|| format!("replace {shown}"))?;
+                remove(directory, name).reached(name, "replace")?;
                 rustix::fs::symlinkat(&target, directory, name)
                     .step_with(|| format!("link {shown}"))?;
                 own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
             FileType::Fifo => {
-                remove(directory, name).step_with(|| format!("replace {shown}"))?;
+                remove(directory, name).reached(name, "replace")?;
                 rustix::fs::mknodat(directory, name, FileType::Fifo, plain_mode(&stat), 0)
                     .step_with(|| format!("make the pipe {shown}"))?;
                 own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
@@ -252,6 +249,46 @@ fn own_name(parent: BorrowedFd<'_>, name: &CStr, owner: Owner) -> rustix::io::Re
     rustix::fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// The directory that the contents of one of a layer go to.
+fn replace_directory(
+    from: &OwnedFd,
+    parent: BorrowedFd<'_>,
+    name: &CStr,
+) -> Result<OwnedFd, Failure> {
+    if is_opaque(from) {
+        remove(parent, name)
+            // Once: at the next try, what this one lays there is to stay.
+            .and_then(|()| rustix::fs::fremovexattr(from, OPAQUE))
+            .reached(name, "replace")?;
+    }
+    make_directory(parent, name).reached(name, "make the directory")
+}
+
+/// What was to be done to a name of the directory, which may be where something is mounted.
+trait Reached<T> {
+    /// Names the step and, where that is why it failed, what is mounted.
+    fn reached(self, name: &CStr, step: &str) -> Result<T, Failure>;
+}
+
+impl<T> Reached<T> for rustix::io::Result<T> {
+    fn reached(self, name: &CStr, step: &str) -> Result<T, Failure> {
+        self.map_err(|error| {
+            let name = name.to_string_lossy();
+            let mounted = format!("another file system is mounted at {name} or below it");
+            match error {
+                Errno::XDEV => Failure::new(format!("{step} {name}: {mounted}")),
+                // That is what the kernel says of a place where something is mounted, and
+                // hardly of anything else.
+                Errno::BUSY => Failure {
+                    step: format!("{step} {name}: {mounted}"),
+                    errno: error.raw_os_error(),
+                },
+                _ => Failure { step: format!("{step} {name}"), errno: error.raw_os_error() },
+            }
+        })
+    }
+}
+
 fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
     match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
         Ok(()) => {}
@@ -274,12 +311,7 @@ fn move_file(
     stat: &Stat,
     owner: Owner,
 ) -> rustix::io::Result<()> {
-    // Its owner may have taken its own right to read it.
-    if stat.st_mode & 0o400 == 0 {
-        rustix::fs::chmodat(layer, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-    }
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(layer, name, flags, Mode::empty())?;
+    let file = open_to_read(layer, name)?;
     for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
         match rustix::fs::fremovexattr(&file, attribute) {
             Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
@@ -309,3 +341,7 @@ fn make_room(directory: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<()> {
 #[cfg(test)]
 #[path = "tree_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "tree_host_tests.rs"]
+mod host_tests;

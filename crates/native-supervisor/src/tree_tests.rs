@@ -4,14 +4,16 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 use super::walk::MAX_DEPTH;
 use super::*;
 
-fn open(path: &Path) -> OwnedFd {
+pub(super) fn open(path: &Path) -> OwnedFd {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
 }
 
-fn white_out(path: &Path) {
+pub(super) fn white_out(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, FileType::CharacterDevice, Mode::empty(), 0)
         .unwrap();
 }
@@ -168,11 +170,11 @@ fn layer_with_a_chasm(layer: &Path) {
     white_out(&layer.join("gone"));
 }
 
-fn mode(path: impl AsRef<Path>) -> u32 {
+pub(super) fn mode(path: impl AsRef<Path>) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-fn sorted(directory: &Path) -> Vec<String> {
+pub(super) fn sorted(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

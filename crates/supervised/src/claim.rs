@@ -160,8 +160,8 @@ fn unapplied(directory: &Path, state: &Path, failure: &Failure) -> OpenError {
             "changes that an earlier sandbox made to {directory} are not applied yet: {failure}"
         ),
         remedy: format!(
-            "make room or mend the permissions, and try again; or, to give those changes up, \
-             delete {state}"
+            "make room, mend the permissions or unmount what is in the way, and try again; or, to \
+             give those changes up, delete {state}"
         ),
     }
 }

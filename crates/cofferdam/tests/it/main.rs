@@ -68,6 +68,7 @@ mod trail;
 mod user;
 mod workspace;
 mod workspace_hostile;
+mod workspace_mounts;
 
 use std::time::{Duration, Instant};
 

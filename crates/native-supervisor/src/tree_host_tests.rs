@@ -1,0 +1,156 @@
+//! What is on the host and not the sandbox's stays as it is when changes are laid over it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use rustix::mount::{MountFlags, MountPropagationFlags};
+
+use super::tests::{mode, open, sorted, white_out};
+use super::*;
+use crate::sys;
+
+/// Does something where mounts are nobody else's. Only root can; `None` for others.
+fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root mounts");
+        return None;
+    }
+    // These hold for one thread.
+    let work = || {
+        sys::own_mounts().unwrap();
+        let alone = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", alone).unwrap();
+        work()
+    };
+    Some(std::thread::scope(|scope| scope.spawn(work).join().unwrap()))
+}
+
+fn bind(from: &Path, to: &Path) {
+    rustix::mount::mount_bind(from, to).unwrap();
+}
+
+fn mount_temporary(at: &Path) {
+    rustix::mount::mount("tmpfs", at, "tmpfs", MountFlags::empty(), None).unwrap();
+}
+
+#[test]
+fn what_is_mounted_in_the_directory_is_not_reached_and_its_changes_wait() {
+    let top = tempfile::tempdir().unwrap();
+    let (layer, directory) = (top.path().join("layer"), top.path().join("directory"));
+    let same = top.path().join("same");
+    for path in ["mnt", "bound", "removed/in", "replaced/in", "was"] {
+        fs::create_dir_all(directory.join(path)).unwrap();
+    }
+    fs::write(directory.join("file"), "").unwrap();
+    fs::create_dir_all(same.join("sub")).unwrap();
+    for (path, text) in [("mnt/conf", "evil"), ("mnt/sub", "f"), ("bound/conf", "evil")] {
+        let path = layer.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for name in ["file", "was", "beside"] {
+        fs::write(layer.join(name), name).unwrap();
+    }
+    white_out(&layer.join("removed"));
+    fs::create_dir(layer.join("replaced")).unwrap();
+    fs::write(layer.join("replaced/new"), "new").unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::fsetxattr(open(&layer.join("replaced")), OPAQUE, b"y", flags).unwrap();
+    let lay = || lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None);
+
+    let refused = with_own_mounts(|| {
+        // The host's: a file system of its own, and a part of the very same.
+        for place in ["mnt", "removed/in", "replaced/in", "was"] {
+            mount_temporary(&directory.join(place));
+            fs::create_dir(directory.join(place).join("sub")).unwrap();
+            fs::write(directory.join(place).join("sub/x"), "x").unwrap();
+        }
+        fs::write(directory.join("mnt/conf"), "host").unwrap();
+        fs::set_permissions(directory.join("mnt"), fs::Permissions::from_mode(0o1770)).unwrap();
+        fs::write(same.join("conf"), "host").unwrap();
+        bind(&same, &directory.join("bound"));
+        bind(&same.join("conf"), &directory.join("file"));
+
+        let failure = lay().unwrap_err();
+
+        for place in ["mnt", "removed/in", "replaced/in", "was"] {
+            let x = directory.join(place).join("sub/x");
+            assert_eq!(fs::read_to_string(x).unwrap(), "x", "{place}");
+        }
+        for file in ["mnt/conf", "bound/conf", "file"] {
+            assert_eq!(fs::read_to_string(directory.join(file)).unwrap(), "host", "{file}");
+        }
+        assert_eq!(mode(directory.join("mnt")), 0o1770);
+        assert_eq!(fs::read_to_string(directory.join("beside")).unwrap(), "beside");
+        failure
+    });
+    let Some(failure) = refused else { return };
+    assert!(failure.step.contains("another file system is mounted at "), "{failure}");
+    let kept = ["bound", "file", "mnt", "removed", "replaced", "was"];
+    assert_eq!(sorted(&layer), kept, "nothing is lost");
+
+    // Nothing is mounted there any more.
+    lay().unwrap();
+    assert_eq!(sorted(&layer), Vec::<String>::new());
+    assert_eq!(sorted(&directory), ["beside", "bound", "file", "mnt", "replaced", "was"]);
+    assert_eq!(fs::read_to_string(directory.join("mnt/sub")).unwrap(), "f");
+    assert_eq!(fs::read_to_string(same.join("conf")).unwrap(), "host");
+    assert_eq!(sorted(&directory.join("replaced")), ["new"]);
+}
+
+#[test]
+fn each_thing_that_is_mounted_is_told_by_its_name() {
+    let why = "another file system is mounted at place or below it";
+    for (kind, told) in [("directory", "make the directory"), ("file", "write"), ("gone", "remove")]
+    {
+        let top = tempfile::tempdir().unwrap();
+        let (layer, directory) = (top.path().join("layer"), top.path().join("directory"));
+        fs::create_dir_all(directory.join("in/place")).unwrap();
+        fs::create_dir_all(layer.join("in")).unwrap();
+        match kind {
+            "directory" => fs::create_dir(layer.join("in/place")).unwrap(),
+            "file" => fs::write(layer.join("in/place"), "x").unwrap(),
+            _ => white_out(&layer.join("in/place")),
+        }
+        let failure = with_own_mounts(|| {
+            mount_temporary(&directory.join("in/place"));
+            lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None).unwrap_err()
+        });
+        let Some(failure) = failure else { return };
+        assert_eq!(failure.step, format!("in in: {told} place: {why}"), "{kind}");
+    }
+}
+
+#[test]
+fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
+    let top = tempfile::tempdir().unwrap();
+    let outside = top.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, top.path().join("link")).unwrap();
+    fs::create_dir(top.path().join("closed")).unwrap();
+    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    close(&outside);
+    close(&top.path().join("closed"));
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        for path in [top.path(), &outside, &top.path().join("closed")] {
+            std::os::unix::fs::chown(path, Some(4242), Some(4242)).unwrap();
+        }
+    }
+    // As the owner, who needs its own rights. These hold for one thread.
+    let (closed, link) = std::thread::scope(|scope| {
+        let ways = || {
+            if root {
+                let id = rustix::thread::Uid::from_raw(4242);
+                rustix::thread::set_thread_res_uid(id, id, id).unwrap();
+            }
+            let top = open(top.path());
+            (enter(top.as_fd(), c"closed").is_ok(), enter(top.as_fd(), c"link").is_ok())
+        };
+        scope.spawn(ways).join().unwrap()
+    });
+    assert!(closed && !link);
+    assert_eq!(mode(&outside), 0);
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o700)).unwrap();
+}
