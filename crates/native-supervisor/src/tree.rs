@@ -17,7 +17,7 @@ use self::copy::copy_file;
 pub use self::copy::{copy_layer, copy_whole_layer};
 pub use self::enter::enter;
 use self::enter::{enter_to_change, open_to_read};
-use self::walk::{Level, Work, walk};
+use self::walk::{Level, Target, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
 /// So many names are tried for something new.
@@ -192,7 +192,7 @@ impl Work for LayOver {
     }
 
     fn finish(&self, above: &Level, level: &Level) -> Result<(), Failure> {
-        let Level { from, to, name, stat, .. } = level;
+        let Level { from, to, found, name, stat, .. } = level;
         let shown = name.to_string_lossy();
         if level.failed {
             // The next try is to find it as this one did; where that fails, only its mode
@@ -200,8 +200,12 @@ impl Work for LayOver {
             ignore(rustix::fs::fchmod(from, plain_mode(stat)));
             ignore(rustix::fs::futimens(from, &times(stat)));
         }
-        rustix::fs::fchmod(to, plain_mode(stat)).step_with(|| format!("set mode of {shown}"))?;
-        own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+        set_mode(to, mode_over(stat, found.as_ref()))
+            .step_with(|| format!("set mode of {shown}"))?;
+        // One that was there is whose it was. If it is ours, a try that was cut short made it.
+        if found.is_none_or(|found| found.st_uid == rustix::process::geteuid().as_raw()) {
+            own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+        }
         rustix::fs::futimens(to, &times(stat)).step_with(|| format!("set times of {shown}"))?;
         if level.failed {
             return Ok(());
@@ -223,6 +227,22 @@ fn is_opaque(directory: &OwnedFd) -> bool {
 
 fn plain_mode(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o777)
+}
+
+/// The mode of a directory after one of a layer is laid over it. What a sandbox sets is never
+/// more than permissions; what else was set before is not its to take away.
+fn mode_over(stat: &Stat, found: Option<&Stat>) -> Mode {
+    let special = found.map_or(0, |found| found.st_mode & 0o7000);
+    plain_mode(stat) | Mode::from_raw_mode(special)
+}
+
+/// Sets a mode where it is another. To set the same is no less a change: it is not everybody's
+/// to do, and takes away what the kernel does not let one set.
+fn set_mode(directory: &OwnedFd, mode: Mode) -> rustix::io::Result<()> {
+    if rustix::fs::fstat(directory)?.st_mode & 0o7777 == mode.as_raw_mode() {
+        return Ok(());
+    }
+    rustix::fs::fchmod(directory, mode)
 }
 
 fn times(stat: &Stat) -> Timestamps {
@@ -254,7 +274,7 @@ fn replace_directory(
     from: &OwnedFd,
     parent: BorrowedFd<'_>,
     name: &CStr,
-) -> Result<OwnedFd, Failure> {
+) -> Result<Target, Failure> {
     if is_opaque(from) {
         remove(parent, name)
             // Once: at the next try, what this one lays there is to stay.
@@ -289,19 +309,23 @@ impl<T> Reached<T> for rustix::io::Result<T> {
     }
 }
 
-fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
-        Ok(()) => {}
+fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Target> {
+    let found = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
+        Ok(()) => None,
         Err(Errno::EXIST) => {
+            // Before it is entered, which may change its mode.
             let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                Some(stat)
+            } else {
                 remove(parent, name)?;
                 rustix::fs::mkdirat(parent, name, Mode::RWXU)?;
+                None
             }
         }
         Err(error) => return Err(error),
-    }
-    enter_to_change(parent, name)
+    };
+    Ok(Target { directory: enter_to_change(parent, name)?, found })
 }
 
 fn move_file(

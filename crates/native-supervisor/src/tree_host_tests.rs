@@ -123,6 +123,52 @@ fn each_thing_that_is_mounted_is_told_by_its_name() {
 }
 
 #[test]
+fn a_directory_keeps_what_makes_it_special_and_a_sandbox_makes_none_so() {
+    let top = tempfile::tempdir().unwrap();
+    let (layer, directory) = (top.path().join("layer"), top.path().join("directory"));
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // The host's, the layer's, and what is to come of it.
+    let modes = [
+        ("sticky", Some(0o1777), 0o1777, 0o1777),
+        ("group", Some(0o2775), 0o2775, 0o2775),
+        ("copied-without", Some(0o2775), 0o775, 0o2775),
+        ("changed", Some(0o2775), 0o2700, 0o2700),
+        ("closed", Some(0o1555), 0o1555, 0o1555),
+        ("hostile", Some(0o755), 0o6755, 0o755),
+        ("new", None, 0o7755, 0o755),
+    ];
+    for (name, host, inside, _) in modes {
+        fs::create_dir_all(layer.join(name)).unwrap();
+        fs::write(layer.join(name).join("file"), "x").unwrap();
+        set(&layer.join(name), inside);
+        if let Some(host) = host {
+            fs::create_dir_all(directory.join(name)).unwrap();
+            set(&directory.join(name), host);
+        }
+    }
+    let root = rustix::process::geteuid().is_root();
+    let id = |id| (rustix::fs::Uid::from_raw(id), rustix::fs::Gid::from_raw(id));
+    if root {
+        std::os::unix::fs::chown(directory.join("group"), Some(4243), Some(4244)).unwrap();
+    }
+    let owner = root.then(|| id(4242));
+    lay_over(open(&layer).as_fd(), open(&directory).as_fd(), owner).unwrap();
+    for (name, _, _, wanted) in modes {
+        assert_eq!(mode(directory.join(name)), wanted, "{name}");
+        assert!(directory.join(name).join("file").exists(), "{name}");
+    }
+    if root {
+        let owner = |name: &str| {
+            let stat = rustix::fs::stat(directory.join(name)).unwrap();
+            (stat.st_uid, stat.st_gid)
+        };
+        assert_eq!((owner("group"), owner("new")), ((4243, 4244), (4242, 4242)));
+    }
+}
+
+#[test]
 fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
     let top = tempfile::tempdir().unwrap();
     let outside = top.path().join("outside");

@@ -97,6 +97,20 @@ fn directories_are_moved_replaced_and_deleted_with_all_in_them() {
 }
 
 #[test]
+fn a_directory_keeps_its_special_bits_when_something_is_made_in_it() {
+    let desk = Desk::new();
+    let path = |name: &str| desk.directory.join(name);
+    for (name, mode) in [("t", 0o1777), ("g", 0o2775)] {
+        fs::create_dir(path(name)).unwrap();
+        fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    desk.shell("touch t/x g/y; mkdir -m 7777 own; touch own/z; chmod 750 g").expect_code(0);
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!([mode("t"), mode("g"), mode("own")], [0o1777, 0o2750, 0o777]);
+    assert_eq!(desk.names(), ["g", "g/y", "own", "own/z", "t", "t/x"]);
+}
+
+#[test]
 fn one_command_sees_what_the_one_before_did() {
     one_after_another(Home::new());
 }

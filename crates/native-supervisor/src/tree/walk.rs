@@ -19,10 +19,19 @@ pub(super) const MAX_DEPTH: usize = 2000;
 /// So many directories on the way to a failure are named.
 const SHOWN: usize = 8;
 
+/// The directory that the contents of another go to.
+pub(super) struct Target {
+    pub(super) directory: OwnedFd,
+    /// How it was found, unless it was made.
+    pub(super) found: Option<Stat>,
+}
+
 /// A directory of a layer, and the one that its contents go to.
 pub(super) struct Level {
     pub(super) from: OwnedFd,
     pub(super) to: OwnedFd,
+    /// How the latter was found, unless it was made.
+    pub(super) found: Option<Stat>,
     pub(super) name: CString,
     pub(super) stat: Stat,
     left: std::vec::IntoIter<CString>,
@@ -31,16 +40,12 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) fn new(
-        from: OwnedFd,
-        to: OwnedFd,
-        name: &CStr,
-        stat: Stat,
-    ) -> Result<Self, Failure> {
+    pub(super) fn new(from: OwnedFd, to: Target, name: &CStr, stat: Stat) -> Result<Self, Failure> {
         let left = names(from.as_fd())
             .step_with(|| format!("read {}", name.to_string_lossy()))?
             .into_iter();
-        Ok(Self { from, to, name: name.to_owned(), stat, left, failed: false })
+        let Target { directory: to, found } = to;
+        Ok(Self { from, to, found, name: name.to_owned(), stat, left, failed: false })
     }
 }
 
@@ -67,7 +72,8 @@ pub(super) fn walk(
 ) -> Result<(), Failure> {
     let stat = rustix::fs::fstat(from).step("look at the changes")?;
     let [from, to] = [from, to].map(|directory| directory.try_clone_to_owned());
-    let (from, to) = (from.step("hold the changes")?, to.step("hold the directory")?);
+    let (from, directory) = (from.step("hold the changes")?, to.step("hold the directory")?);
+    let to = Target { directory, found: None };
     let mut levels = vec![Level::new(from, to, c"the changes", stat)?];
     let mut outcome = Ok(());
     while let Some(level) = levels.last_mut() {
