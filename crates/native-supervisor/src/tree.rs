@@ -337,7 +337,15 @@ fn move_file(
 ) -> rustix::io::Result<()> {
     let file = open_to_read(layer, name)?;
     for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
-        match rustix::fs::fremovexattr(&file, attribute) {
+        let removed = match rustix::fs::fremovexattr(&file, attribute) {
+            Err(Errno::ACCESS) => {
+                // Its owner may not write it; it gets its mode below.
+                rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+                rustix::fs::fremovexattr(&file, attribute)
+            }
+            other => other,
+        };
+        match removed {
             Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
             Err(error) => return Err(error),
         }

@@ -26,6 +26,18 @@ fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     Some(std::thread::scope(|scope| scope.spawn(work).join().unwrap()))
 }
 
+/// Does something as an ordinary user, where root runs the tests. This holds for one thread.
+fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
+    let work = || {
+        if rustix::process::geteuid().is_root() {
+            let id = rustix::thread::Uid::from_raw(id);
+            rustix::thread::set_thread_res_uid(id, id, id).unwrap();
+        }
+        work()
+    };
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
 fn bind(from: &Path, to: &Path) {
     rustix::mount::mount_bind(from, to).unwrap();
 }
@@ -169,6 +181,31 @@ fn a_directory_keeps_what_makes_it_special_and_a_sandbox_makes_none_so() {
 }
 
 #[test]
+fn files_that_their_owner_may_not_write_are_applied() {
+    let top = tempfile::tempdir().unwrap();
+    let (layer, directory) = (top.path().join("layer"), top.path().join("directory"));
+    for path in [&layer, &directory] {
+        fs::create_dir(path).unwrap();
+    }
+    let modes = [("constant", 0o444), ("program", 0o555), ("secret", 0)];
+    for (name, mode) in modes {
+        fs::write(layer.join(name), name).unwrap();
+        fs::set_permissions(layer.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    if rustix::process::geteuid().is_root() {
+        let all = [top.path(), &layer, &directory].map(Path::to_path_buf).into_iter();
+        for path in all.chain(modes.map(|(name, _)| layer.join(name))) {
+            std::os::unix::fs::chown(path, Some(4242), None).unwrap();
+        }
+    }
+    as_user(4242, || lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None)).unwrap();
+    for (name, wanted) in modes {
+        assert_eq!(mode(directory.join(name)), wanted, "{name}");
+    }
+    assert_eq!(sorted(&layer), Vec::<String>::new());
+}
+
+#[test]
 fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
     let top = tempfile::tempdir().unwrap();
     let outside = top.path().join("outside");
@@ -184,17 +221,9 @@ fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
             std::os::unix::fs::chown(path, Some(4242), Some(4242)).unwrap();
         }
     }
-    // As the owner, who needs its own rights. These hold for one thread.
-    let (closed, link) = std::thread::scope(|scope| {
-        let ways = || {
-            if root {
-                let id = rustix::thread::Uid::from_raw(4242);
-                rustix::thread::set_thread_res_uid(id, id, id).unwrap();
-            }
-            let top = open(top.path());
-            (enter(top.as_fd(), c"closed").is_ok(), enter(top.as_fd(), c"link").is_ok())
-        };
-        scope.spawn(ways).join().unwrap()
+    let (closed, link) = as_user(4242, || {
+        let top = open(top.path());
+        (enter(top.as_fd(), c"closed").is_ok(), enter(top.as_fd(), c"link").is_ok())
     });
     assert!(closed && !link);
     assert_eq!(mode(&outside), 0);

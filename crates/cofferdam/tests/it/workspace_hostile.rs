@@ -132,17 +132,19 @@ pub(crate) fn locked(home: Home) {
     let desk = Desk::at(home);
     let script = "mkdir -p locked/in/deep read-only; echo x > locked/in/file; touch read-only/file
                   echo secret > unreadable; chmod 000 unreadable locked/in/file
+                  echo constant > constant; chmod 444 constant
                   chmod 000 locked/in locked; chmod 555 read-only";
     desk.shell(script).expect_code(0);
     let mode = |name: &str| {
         fs::symlink_metadata(desk.directory.join(name)).unwrap().permissions().mode() & 0o777
     };
     assert_eq!((mode("locked"), mode("unreadable"), mode("read-only")), (0, 0, 0o555));
+    assert_eq!((mode("constant"), desk.read("constant")), (0o444, "constant\n".to_owned()));
     let script = "chmod 700 locked; chmod 700 locked/in; ls locked/in; chmod 600 unreadable
                   cat unreadable; rm -r locked; touch read-only/more || echo refused";
     let ran = desk.shell(script).expect_code(0);
     assert_eq!(ran.text(), "deep\nfile\nsecret\nrefused\n", "{}", ran.errors());
-    assert_eq!(desk.names(), ["read-only", "read-only/file", "unreadable"]);
+    assert_eq!(desk.names(), ["constant", "read-only", "read-only/file", "unreadable"]);
 }
 
 #[test]
