@@ -16,6 +16,8 @@ pub mod audit;
 pub mod cgroup;
 pub mod claim;
 pub mod confine;
+#[cfg(test)]
+mod dying;
 pub mod failure;
 pub mod filter;
 pub mod first_process;

@@ -12,13 +12,16 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::claim::{self, Claim};
-use crate::failure::{Failure, Step};
+use crate::failure::{Failure, Step, ignore};
 use crate::tree;
 use crate::wire::{Plan, VERSION, WorkspacePlan};
 
 /// The name of the file in a sandbox's directory that holds its plan, where the
 /// plan is needed after the supervisor's death.
 pub const PLAN: &str = "plan";
+
+/// The file that holds the name which files have on their way into the workspace's directory.
+const PASSING: &str = "passing";
 
 /// The audit trail, where it is long.
 pub const TRAIL: &str = "audit";
@@ -64,6 +67,7 @@ pub fn apply_changes(
         })?;
         claim.into()
     };
+    let passing = passing_name(&plan.state).step("think of a name")?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     for number in 0u32.. {
         // The workspace's own directory may have been closed to its owner.
@@ -81,17 +85,35 @@ pub fn apply_changes(
         let owner = (root && written_by != 0).then(|| {
             (rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid))
         });
-        tree::lay_over(layer.as_fd(), directory.as_fd(), owner).map_err(|failure| Failure {
-            step: format!(
-                "apply the sandbox's changes to {} (what is left of them is kept in {}): {}",
-                path.display(),
-                plan.state.display(),
-                failure.step
-            ),
-            errno: failure.errno,
+        tree::lay_over(layer.as_fd(), directory.as_fd(), owner, &passing).map_err(|failure| {
+            Failure {
+                step: format!(
+                    "apply the sandbox's changes to {} (what is left of them is kept in {}): {}",
+                    path.display(),
+                    plan.state.display(),
+                    failure.step
+                ),
+                errno: failure.errno,
+            }
         })?;
     }
     Ok(())
+}
+
+/// The name that files have on their way into the workspace's directory: at each try the same,
+/// so that what a try left that was cut short is known to be that. It is thought of when the
+/// sandbox is dead, so nothing that was made in there has it.
+fn passing_name(state: &Path) -> rustix::io::Result<CString> {
+    let path = state.join(PASSING);
+    if let Ok(kept) = fs::read_to_string(&path)
+        && tree::is_passing_name(&kept)
+    {
+        return CString::new(kept).map_err(|_| Errno::INVAL);
+    }
+    let name = tree::passing_name()?;
+    // On a full disk, say; changes that make room are applied all the same.
+    ignore(fs::write(path, name.as_bytes()));
+    Ok(name)
 }
 
 /// Removes a sandbox's directory; one that is not there is fine. Whoever finds it
@@ -203,6 +225,16 @@ mod tests {
         assert!(kept_plan(state.path()).unwrap_err().step.contains("another release"));
         fs::write(&path, [VERSION]).unwrap();
         assert!(kept_plan(state.path()).is_err(), "half a plan is no plan");
+    }
+
+    #[test]
+    fn files_on_their_way_have_the_same_name_at_each_try() {
+        let [one, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let name = passing_name(one.path()).unwrap();
+        assert_eq!(passing_name(one.path()).unwrap(), name);
+        assert_ne!(passing_name(other.path()).unwrap(), name);
+        fs::write(one.path().join(PASSING), "../half").unwrap();
+        assert!(tree::is_passing_name(passing_name(one.path()).unwrap().to_str().unwrap()));
     }
 
     #[test]

@@ -20,6 +20,9 @@ use self::enter::{enter_to_change, open_to_read};
 use self::walk::{Level, Target, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
+/// How the names of files on their way into a directory begin.
+const PASSING: &str = ".cofferdam-incoming-";
+
 /// So many names are tried for something new.
 const ATTEMPTS: usize = 100;
 
@@ -120,6 +123,22 @@ fn random_name(prefix: &str) -> rustix::io::Result<CString> {
     CString::new(format!("{prefix}{:016x}", u64::from_ne_bytes(random))).map_err(|_| Errno::INVAL)
 }
 
+/// A name for files on their way into a directory that nobody has given anything, because
+/// nobody could know it.
+///
+/// # Errors
+/// When the kernel has no random numbers.
+pub fn passing_name() -> rustix::io::Result<CString> {
+    random_name(PASSING)
+}
+
+/// Whether a name is one of those.
+#[must_use]
+pub fn is_passing_name(name: &str) -> bool {
+    let number = name.strip_prefix(PASSING).unwrap_or_default();
+    number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Who owns what is laid over a directory, where that is not who wrote it.
 pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 
@@ -128,6 +147,9 @@ pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 /// used up by this.
 ///
 /// Nothing that is mounted in the directory is reached: the sandbox never saw it.
+///
+/// A file that cannot be moved there has no name until it is whole, or the name `passing`; that
+/// of an earlier try, if that was cut short, so that nothing of it stays.
 ///
 /// One name that cannot be laid over holds back none of the others. Not even a
 /// full disk does: a removal makes room, and a small file may fit where a large
@@ -140,15 +162,17 @@ pub fn lay_over(
     layer: BorrowedFd<'_>,
     directory: BorrowedFd<'_>,
     owner: Owner,
+    passing: &CStr,
 ) -> Result<(), Failure> {
-    walk(layer, directory, &LayOver { owner })
+    walk(layer, directory, &LayOver { owner, passing })
 }
 
-struct LayOver {
+struct LayOver<'a> {
     owner: Owner,
+    passing: &'a CStr,
 }
 
-impl Work for LayOver {
+impl Work for LayOver<'_> {
     fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let owner = self.owner;
@@ -168,7 +192,7 @@ impl Work for LayOver {
                 return Level::new(from, to, name, stat).map(Some);
             }
             FileType::RegularFile => {
-                move_file(layer, directory, name, &stat, owner).reached(name, "write")?;
+                self.move_file(above, name, &stat).reached(name, "write")?;
             }
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(layer, name, Vec::new())
@@ -211,6 +235,34 @@ impl Work for LayOver {
             return Ok(());
         }
         remove(above.from.as_fd(), name).step_with(|| format!("finish {shown}"))
+    }
+}
+
+impl LayOver<'_> {
+    fn move_file(&self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
+        let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
+        let file = open_to_read(layer, name)?;
+        for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
+            let removed = match rustix::fs::fremovexattr(&file, attribute) {
+                Err(Errno::ACCESS) => {
+                    // Its owner may not write it; it gets its mode below.
+                    rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+                    rustix::fs::fremovexattr(&file, attribute)
+                }
+                other => other,
+            };
+            match removed {
+                Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        own(&file, self.owner)?;
+        rustix::fs::fchmod(&file, plain_mode(stat))?;
+        make_room(directory, name)?;
+        match rustix::fs::renameat(layer, name, directory, name) {
+            Err(Errno::XDEV) => copy_file(&file, directory, name, stat, self.owner, self.passing),
+            other => other,
+        }
     }
 }
 
@@ -326,37 +378,6 @@ fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Tar
         Err(error) => return Err(error),
     };
     Ok(Target { directory: enter_to_change(parent, name)?, found })
-}
-
-fn move_file(
-    layer: BorrowedFd<'_>,
-    directory: BorrowedFd<'_>,
-    name: &CStr,
-    stat: &Stat,
-    owner: Owner,
-) -> rustix::io::Result<()> {
-    let file = open_to_read(layer, name)?;
-    for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
-        let removed = match rustix::fs::fremovexattr(&file, attribute) {
-            Err(Errno::ACCESS) => {
-                // Its owner may not write it; it gets its mode below.
-                rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-                rustix::fs::fremovexattr(&file, attribute)
-            }
-            other => other,
-        };
-        match removed {
-            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    own(&file, owner)?;
-    rustix::fs::fchmod(&file, plain_mode(stat))?;
-    make_room(directory, name)?;
-    match rustix::fs::renameat(layer, name, directory, name) {
-        Err(Errno::XDEV) => copy_file(&file, directory, name, stat, owner),
-        other => other,
-    }
 }
 
 /// A file can replace a file in one step, but not a directory.

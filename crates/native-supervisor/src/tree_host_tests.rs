@@ -6,9 +6,9 @@ use std::path::Path;
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
-use super::tests::{mode, open, sorted, white_out};
+use super::tests::{lay, mode, open, sorted, white_out};
 use super::*;
-use crate::sys;
+use crate::{dying, sys};
 
 /// Does something where mounts are nobody else's. Only root can; `None` for others.
 fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
@@ -69,7 +69,7 @@ fn what_is_mounted_in_the_directory_is_not_reached_and_its_changes_wait() {
     fs::write(layer.join("replaced/new"), "new").unwrap();
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::fsetxattr(open(&layer.join("replaced")), OPAQUE, b"y", flags).unwrap();
-    let lay = || lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None);
+    let lay = || lay(&layer, &directory, None);
 
     let refused = with_own_mounts(|| {
         // The host's: a file system of its own, and a part of the very same.
@@ -127,7 +127,7 @@ fn each_thing_that_is_mounted_is_told_by_its_name() {
         }
         let failure = with_own_mounts(|| {
             mount_temporary(&directory.join("in/place"));
-            lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None).unwrap_err()
+            lay(&layer, &directory, None).unwrap_err()
         });
         let Some(failure) = failure else { return };
         assert_eq!(failure.step, format!("in in: {told} place: {why}"), "{kind}");
@@ -166,7 +166,7 @@ fn a_directory_keeps_what_makes_it_special_and_a_sandbox_makes_none_so() {
         std::os::unix::fs::chown(directory.join("group"), Some(4243), Some(4244)).unwrap();
     }
     let owner = root.then(|| id(4242));
-    lay_over(open(&layer).as_fd(), open(&directory).as_fd(), owner).unwrap();
+    lay(&layer, &directory, owner).unwrap();
     for (name, _, _, wanted) in modes {
         assert_eq!(mode(directory.join(name)), wanted, "{name}");
         assert!(directory.join(name).join("file").exists(), "{name}");
@@ -198,7 +198,7 @@ fn files_that_their_owner_may_not_write_are_applied() {
             std::os::unix::fs::chown(path, Some(4242), None).unwrap();
         }
     }
-    as_user(4242, || lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None)).unwrap();
+    as_user(4242, || lay(&layer, &directory, None)).unwrap();
     for (name, wanted) in modes {
         assert_eq!(mode(directory.join(name)), wanted, "{name}");
     }
@@ -228,4 +228,52 @@ fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
     assert!(closed && !link);
     assert_eq!(mode(&outside), 0);
     fs::set_permissions(&outside, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// A layer and a directory that no file can be moved between; `None` where there is no such.
+fn two_file_systems() -> Option<(tempfile::TempDir, tempfile::TempDir)> {
+    let (layer, directory) = (tempfile::tempdir_in("/dev/shm").ok()?, tempfile::tempdir().unwrap());
+    let device = |path: &Path| rustix::fs::stat(path).unwrap().st_dev;
+    (device(layer.path()) != device(directory.path())).then_some((layer, directory))
+}
+
+#[test]
+fn a_death_in_the_middle_of_a_file_leaves_nothing_of_it() {
+    const TEST: &str = "tree::host_tests::a_death_in_the_middle_of_a_file_leaves_nothing_of_it";
+    if let Some(paths) = dying::paths() {
+        let [layer, directory] = paths.as_slice() else { panic!("{paths:?}") };
+        dying::at_files_over(1 << 20);
+        drop(lay(layer, directory, None));
+        return;
+    }
+    let Some((layer, directory)) = two_file_systems() else { return };
+    fs::write(layer.path().join("large"), vec![1; 2 << 20]).unwrap();
+    dying::run(TEST, &[layer.path(), directory.path()]);
+    assert_eq!(sorted(directory.path()), Vec::<String>::new());
+    assert_eq!(sorted(layer.path()), ["large"], "nothing is lost");
+    lay(layer.path(), directory.path(), None).unwrap();
+    assert_eq!(fs::read(directory.path().join("large")).unwrap(), vec![1; 2 << 20]);
+}
+
+#[test]
+fn the_next_try_removes_what_an_earlier_one_left_and_nothing_else_of_such_a_name() {
+    let Some((layer, directory)) = two_file_systems() else { return };
+    let (layer, directory) = (layer.path(), directory.path());
+    let passing = passing_name().unwrap();
+    let left = passing.to_str().unwrap();
+    assert!(is_passing_name(left) && !is_passing_name(".cofferdam-incoming-"));
+    let others = passing_name().unwrap().into_string().unwrap();
+    for path in ["d/old", "d/new"] {
+        fs::create_dir_all(layer.join("d")).unwrap();
+        fs::write(layer.join(path), path).unwrap();
+    }
+    fs::write(layer.join("d").join(&others), "the sandbox's own").unwrap();
+    fs::create_dir(directory.join("d")).unwrap();
+    fs::write(directory.join("d/old"), "x").unwrap();
+    fs::write(directory.join("d").join(left), "half").unwrap();
+    lay_over(open(layer).as_fd(), open(directory).as_fd(), None, &passing).unwrap();
+    assert_eq!(sorted(&directory.join("d")), [others.as_str(), "new", "old"]);
+    for path in ["d/old", "d/new"] {
+        assert_eq!(fs::read_to_string(directory.join(path)).unwrap(), path);
+    }
 }

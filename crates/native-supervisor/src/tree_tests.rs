@@ -18,6 +18,11 @@ pub(super) fn white_out(path: &Path) {
         .unwrap();
 }
 
+pub(super) fn lay(layer: &Path, directory: &Path, owner: Owner) -> Result<(), Failure> {
+    let passing = passing_name().unwrap();
+    lay_over(open(layer).as_fd(), open(directory).as_fd(), owner, &passing)
+}
+
 /// Makes directories in a directory, one in another, each of this name.
 fn nest(top: &Path, name: &CStr, depth: usize) {
     let mut directory = open(top);
@@ -92,7 +97,7 @@ fn changes_are_laid_over_a_directory() {
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::fsetxattr(&replaced, c"user.overlay.opaque", b"y", flags).unwrap();
 
-    lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None).unwrap();
+    lay(&layer, &directory, None).unwrap();
 
     let read = |name: &str| fs::read_to_string(directory.join(name)).unwrap();
     assert_eq!(read("same/kept"), "kept");
@@ -120,7 +125,7 @@ fn a_link_in_the_directory_is_replaced_and_not_written_through() {
     fs::create_dir(layer.join("d")).unwrap();
     fs::write(layer.join("d/x"), "x").unwrap();
     fs::write(layer.join("f"), "f").unwrap();
-    lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None).unwrap();
+    lay(&layer, &directory, None).unwrap();
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(fs::read_to_string(directory.join("d/x")).unwrap(), "x");
     assert_eq!(fs::read_to_string(directory.join("f")).unwrap(), "f");
@@ -191,7 +196,7 @@ fn what_cannot_be_laid_over_holds_back_nothing_else_and_stays() {
     fs::write(directory.join("deep/old"), "x").unwrap();
     fs::write(directory.join("gone"), "x").unwrap();
 
-    let lay = || lay_over(open(&layer).as_fd(), open(&directory).as_fd(), None);
+    let lay = || lay(&layer, &directory, None);
     let failure = lay().unwrap_err();
     assert!(is_too_deep(&failure), "{failure}");
     let applied = ["a", "d", "deep", "link", "pipe", "secret", "work", "z"];

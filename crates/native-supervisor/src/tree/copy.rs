@@ -1,16 +1,16 @@
 //! Copies: of a layer as it is, and of a file that cannot be moved.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::enter::{enter_to_read, open_to_read};
+use super::enter::{by_descriptor, enter_to_read, open_to_read};
 use super::walk::{Level, Work, walk};
 use super::{
-    ATTEMPTS, OPAQUE, Owner, is_opaque, make_directory, own, own_name, plain_mode, random_name,
-    remove, times,
+    OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, plain_mode, remove,
+    times,
 };
 use crate::failure::{Failure, Step};
 
@@ -54,7 +54,9 @@ impl Work for Copying {
                 return Level::new(inner_from, inner_to, name, stat).map(Some);
             }
             FileType::RegularFile => open_to_read(from, name)
-                .and_then(|file| copy_file(&file, to, name, &stat, owner_of(&stat)))
+                .and_then(|file| {
+                    copy_file(&file, to, name, &stat, owner_of(&stat), &passing_name()?)
+                })
                 .step_with(failed)?,
             FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
                 .and_then(|target| rustix::fs::symlinkat(&target, to, name))
@@ -90,37 +92,76 @@ fn owner_of(stat: &Stat) -> Owner {
     Some((rustix::fs::Uid::from_raw(stat.st_uid), rustix::fs::Gid::from_raw(stat.st_gid)))
 }
 
+/// Copies a file that cannot be moved. Until it is whole it has no name, or where that cannot be
+/// the name `passing`, which is nobody's: what has it is from a copy that was cut short.
 pub(super) fn copy_file(
     from: &OwnedFd,
     directory: BorrowedFd<'_>,
     name: &CStr,
     stat: &Stat,
     owner: Owner,
+    passing: &CStr,
 ) -> rustix::io::Result<()> {
-    let (temporary, to) = make_temporary(directory)?;
+    remove(directory, passing)?;
+    let (to, named) = make_temporary(directory, passing)?;
     let copied = copy_content(from, &to, stat)
         .and_then(|()| own(&to, owner))
         .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
         .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
-        .and_then(|()| rustix::fs::renameat(directory, &temporary, directory, name));
+        .and_then(|()| match named {
+            Named::Passing => rustix::fs::renameat(directory, passing, directory, name),
+            Named::Not => name_file(&to, directory, name, passing),
+        });
     if copied.is_err() {
-        remove(directory, &temporary)?;
+        remove(directory, passing)?;
     }
     copied
 }
 
-/// A new file under a name that nobody else has: what is there stays, and so
-/// does what the layer brings under whatever name.
-fn make_temporary(directory: BorrowedFd<'_>) -> rustix::io::Result<(CString, OwnedFd)> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..ATTEMPTS {
-        let name = random_name(".cofferdam-incoming-")?;
-        match rustix::fs::openat(directory, &name, flags, Mode::RUSR | Mode::WUSR) {
-            Err(Errno::EXIST) => {}
-            other => return other.map(|file| (name, file)),
-        }
+/// Whether a file has a name that its maker's death would leave.
+enum Named {
+    /// It goes with its maker.
+    Not,
+    /// The one that files have in passing.
+    Passing,
+}
+
+/// A new file, without a name if the file system has such and it can be given one later.
+fn make_temporary(
+    directory: BorrowedFd<'_>,
+    passing: &CStr,
+) -> rustix::io::Result<(OwnedFd, Named)> {
+    let (flags, mode) = (OFlags::WRONLY | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let unnamed = rustix::fs::openat(directory, c".", flags | OFlags::TMPFILE, mode);
+    // In a sandbox's namespaces its processes are shown, and we are none of them.
+    if let Ok(file) = unnamed
+        && rustix::fs::stat(by_descriptor(&file)).is_ok()
+    {
+        return Ok((file, Named::Not));
     }
-    Err(Errno::EXIST)
+    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+    rustix::fs::openat(directory, passing, flags, mode).map(|file| (file, Named::Passing))
+}
+
+/// Gives a file without a name one, in place of what has it.
+fn name_file(
+    file: &OwnedFd,
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    passing: &CStr,
+) -> rustix::io::Result<()> {
+    let link = |name| {
+        let (file, flags) = (by_descriptor(file), AtFlags::SYMLINK_FOLLOW);
+        rustix::fs::linkat(CWD, file, directory, name, flags)
+    };
+    match link(name) {
+        // No link replaces anything.
+        Err(Errno::EXIST) => {
+            link(passing)?;
+            rustix::fs::renameat(directory, passing, directory, name)
+        }
+        other => other,
+    }
 }
 
 /// Copies the parts of a file that hold data; holes stay holes.
