@@ -4,6 +4,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,11 +15,14 @@ use rustix::io::Errno;
 use crate::claim::{self, Claim};
 use crate::failure::{Failure, Step, ignore};
 use crate::tree;
-use crate::wire::{Plan, VERSION, WorkspacePlan};
+use crate::wire::{Keep, Plan, VERSION, WorkspacePlan};
 
 /// The name of the file in a sandbox's directory that holds its plan, where the
 /// plan is needed after the supervisor's death.
 pub const PLAN: &str = "plan";
+
+/// The same until it is whole.
+const NEW_PLAN: &str = "plan.new";
 
 /// The file that holds the name which files have on their way into the workspace's directory.
 const PASSING: &str = "passing";
@@ -158,14 +162,24 @@ pub fn take_lock(state: &Path) -> Result<Option<OwnedFd>, Failure> {
     Ok(Some(lock))
 }
 
-/// Keeps the plan for whoever has to clean up or attach later.
+/// Keeps the plan for whoever has to clean up or attach later: the whole of it or nothing,
+/// whenever this process dies, and the machine too where changes depend on it.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
     let bytes = postcard::to_extend(plan, vec![VERSION])
         .map_err(|error| Failure::new(format!("write down the plan: {error}")))?;
-    fs::write(plan.state.join(PLAN), bytes).step("write down the plan")
+    let (new, path) = (plan.state.join(NEW_PLAN), plan.state.join(PLAN));
+    let write = || {
+        let mut file = fs::File::create(&new)?;
+        file.write_all(&bytes)?;
+        if matches!(plan.workspace, WorkspacePlan::Directory(_, Keep::OnDisk)) {
+            file.sync_data()?;
+        }
+        fs::rename(&new, &path)
+    };
+    write().step("write down the plan")
 }
 
 /// The plan of a sandbox, if its supervisor kept one.
@@ -195,15 +209,13 @@ mod tests {
     use cofferdam_types::{Limits, Network};
 
     use super::*;
+    use crate::dying;
     use crate::wire::{FirstPlan, NetworkPlan, RootPlan};
 
-    #[test]
-    fn a_plan_is_kept_and_one_of_another_release_is_not_guessed_at() {
-        let state = tempfile::tempdir().unwrap();
-        assert_eq!(kept_plan(state.path()).unwrap(), None);
-        let plan = Plan {
+    fn plan_of(state: &Path) -> Plan {
+        Plan {
             id: "test".to_owned(),
-            state: state.path().to_owned(),
+            state: state.to_owned(),
             mount_point: "/mount-point".into(),
             limits: Limits::default(),
             reach: Network::None,
@@ -215,7 +227,32 @@ mod tests {
             linger_ms: None,
             audit: true,
             without_filter: false,
-        };
+        }
+    }
+
+    #[test]
+    fn a_plan_is_whole_or_not_there() {
+        const TEST: &str = "remains::tests::a_plan_is_whole_or_not_there";
+        if let Some(paths) = dying::paths() {
+            dying::at_files_over(0);
+            drop(keep_plan(&plan_of(&paths[0])));
+            return;
+        }
+        let state = tempfile::tempdir().unwrap();
+        dying::run(TEST, &[state.path()]);
+        assert_eq!(kept_plan(state.path()).unwrap(), None);
+        // What the death left is in nobody's way.
+        let plan = plan_of(state.path());
+        keep_plan(&plan).unwrap();
+        assert_eq!(kept_plan(state.path()).unwrap(), Some(plan));
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_plan_is_kept_and_one_of_another_release_is_not_guessed_at() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(kept_plan(state.path()).unwrap(), None);
+        let plan = plan_of(state.path());
         keep_plan(&plan).unwrap();
         assert_eq!(kept_plan(state.path()).unwrap(), Some(plan));
         let path = state.path().join(PLAN);

@@ -139,6 +139,13 @@ fn make_image(plan: &Plan, identity: Identity) -> Result<OwnedFd, Failure> {
     })
 }
 
+/// Whether a dead sandbox left changes.
+#[must_use]
+pub fn is_there(state: &Path) -> bool {
+    // What cannot be looked at may well be there.
+    [IMAGE, DIRECTORY].iter().any(|name| state.join(name).try_exists().unwrap_or(true))
+}
+
 /// Whether what a dead sandbox left is a plain directory, of which nobody can tell whether
 /// somebody still writes there.
 #[must_use]

@@ -109,7 +109,12 @@ fn remove_groups(id: SandboxId) -> bool {
 /// something that is about to end still has the changes.
 pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result<bool, Failure> {
     remove_groups(id);
-    if let Some(plan) = remains::kept_plan(path)? {
+    let plan = match remains::kept_plan(path) {
+        // Whatever it said: there is nothing that it could be needed for.
+        Err(_) if !store::is_there(path) => None,
+        plan => plan?,
+    };
+    if let Some(plan) = plan {
         // What an engine started does not end with its supervisor, and is not to write on.
         let hire = match &plan.first {
             FirstPlan::Hired(hire) => Some(hire),
@@ -168,6 +173,8 @@ mod tests {
             fs::create_dir(&path).unwrap();
             file.into_iter().for_each(|file| fs::write(path.join(file), "unreadable").unwrap());
         }
+        // Changes that nobody knows what to do with.
+        fs::create_dir(home.path().join(kept.to_string()).join("layers")).unwrap();
         assert_eq!(all_alive(home.path()), None);
         let found = reconcile(home.path()).unwrap();
         assert_eq!((found.alive, found.removed), (Vec::new(), vec![gone]));
@@ -177,6 +184,24 @@ mod tests {
             fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.retain(|name| name.to_string_lossy().parse::<SandboxId>().is_ok());
         assert_eq!(names, [kept.to_string().as_str()]);
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_read_and_has_no_changes_beside_it_is_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let ids = [&[][..], b"another release's"].map(|plan| {
+            let id = SandboxId::generate();
+            let path = home.path().join(id.to_string());
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join(remains::PLAN), plan).unwrap();
+            id
+        });
+        let mut found = reconcile(home.path()).unwrap();
+        found.removed.sort();
+        let mut ids = ids.to_vec();
+        ids.sort();
+        assert_eq!((found.removed, found.left), (ids, Vec::new()));
+        assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
     }
 
     #[test]
