@@ -212,7 +212,9 @@ fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
     fs::create_dir(&outside).unwrap();
     symlink(&outside, top.path().join("link")).unwrap();
     fs::create_dir(top.path().join("closed")).unwrap();
-    let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+    let close = |path: &Path| {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    };
     close(&outside);
     close(&top.path().join("closed"));
     let root = rustix::process::geteuid().is_root();
