@@ -159,7 +159,7 @@ async fn attempt(
         let error = match unended {
             Unended::Call(error) => error,
             Unended::Interrupted(asked) => {
-                return (Problem::interrupted(asked.number()), asked.exit_code());
+                return (Problem::not_seen_to_end(asked.number()), asked.exit_code());
             }
         };
         let code = match error {

@@ -84,6 +84,13 @@ impl Problem {
         Self::new("RUN-009", "stopped before the command had begun", cause, remedy)
     }
 
+    /// The user told a command to end, it was killed, and nobody said that it had ended.
+    pub(crate) fn not_seen_to_end(signal: i32) -> Self {
+        let cause = format!("signal {signal} came, and the killed command was not seen to end");
+        let remedy = "it ended with its sandbox, which is closed: run it again";
+        Self::new("RUN-009", "stopped before it came to its end", cause, remedy)
+    }
+
     /// A workspace that cannot be used.
     pub(crate) fn no_workspace(path: &std::path::Path, error: &std::io::Error) -> Self {
         let cause = format!("{}: {error}", path.display());

@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use cofferdam_types::Kept;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::claim::{self, Claim};
 use crate::failure::{Failure, Step, ignore};
 use crate::tree;
-use crate::wire::{Keep, Plan, VERSION, WorkspacePlan};
+use crate::wire::{Plan, VERSION, WorkspacePlan};
 
 /// The name of the file in a sandbox's directory that holds its plan, where the
 /// plan is needed after the supervisor's death.
@@ -174,7 +175,7 @@ pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
     let write = || {
         let mut file = fs::File::create(&new)?;
         file.write_all(&bytes)?;
-        if matches!(plan.workspace, WorkspacePlan::Directory(_, Keep::OnDisk)) {
+        if plan.workspace.kept() == Kept::OnDisk {
             file.sync_data()?;
         }
         fs::rename(&new, &path)

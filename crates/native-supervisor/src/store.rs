@@ -10,6 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use cofferdam_types::Kept;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, chownat};
 
 use crate::failure::{Failure, Step};
@@ -18,7 +19,7 @@ use crate::mounts::{self, Attributes};
 use crate::sys;
 use crate::template;
 use crate::tree;
-use crate::wire::{Keep, Plan, WorkspacePlan};
+use crate::wire::Plan;
 
 /// The plain directory.
 const DIRECTORY: &str = "layers";
@@ -43,7 +44,7 @@ pub enum OnDisk {
 /// # Errors
 /// When not even a directory can be made.
 pub fn make(plan: &Plan, identity: Identity) -> Result<Option<OnDisk>, Failure> {
-    if !matches!(&plan.workspace, WorkspacePlan::Directory(_, Keep::OnDisk)) {
+    if plan.workspace.kept() == Kept::InMemory {
         return Ok(None);
     }
     if identity.is_roots()

@@ -131,7 +131,7 @@ pub enum WorkspacePlan {
     Scratch,
     /// A directory of the host, and where changes to it are kept until they are
     /// applied.
-    Directory(PathBuf, Keep),
+    Directory(PathBuf, Kept),
     /// The layers of another sandbox, topmost first, as names in its vault.
     Fork(Vec<String>),
     /// A directory of the host, only to be looked at: changes are thrown away.
@@ -143,10 +143,8 @@ impl WorkspacePlan {
     #[must_use]
     pub fn kept(&self) -> Kept {
         match self {
-            Self::Directory(_, Keep::OnDisk) => Kept::OnDisk,
-            Self::Directory(_, Keep::InMemory) | Self::Scratch | Self::View(_) | Self::Fork(_) => {
-                Kept::InMemory
-            }
+            Self::Directory(_, kept) => *kept,
+            Self::Scratch | Self::View(_) | Self::Fork(_) => Kept::InMemory,
         }
     }
 
@@ -158,15 +156,6 @@ impl WorkspacePlan {
             Self::Scratch | Self::Fork(_) => None,
         }
     }
-}
-
-/// Where changes to a directory are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Keep {
-    /// On the host's disk.
-    OnDisk,
-    /// In memory.
-    InMemory,
 }
 
 /// Where the programs come from.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    Built, First, FirstPlan, Keep, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+    Built, First, FirstPlan, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
@@ -323,8 +323,8 @@ impl Supervised {
             Workspace::Scratch => (WorkspacePlan::Scratch, Vec::new()),
             Workspace::Directory(path) => {
                 let keep = match spec.changes {
-                    Changes::OnDisk => Keep::OnDisk,
-                    Changes::InMemory => Keep::InMemory,
+                    Changes::OnDisk => Kept::OnDisk,
+                    Changes::InMemory => Kept::InMemory,
                 };
                 let path = self.directory(path)?;
                 let claim = claim::claim(&self.tenancies, &path, self.patience).await?;

@@ -52,12 +52,12 @@ const WORKSPACE_EIGHTHS: u64 = 5;
 const TEMPORARY_EIGHTHS: u64 = 2;
 
 /// Where what a workspace grows by is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kept {
+    /// On the host's disk.
+    OnDisk,
     /// In memory, which it shares with everything else.
     InMemory,
-    /// On disk.
-    OnDisk,
 }
 
 impl Limits {

@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use cofferdam_types::Kept;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{REMOVAL, Supervisor, hire_of};
 use crate::failure::{Step, ignore};
-use crate::wire::{self, GroupKind, Keep, Report, WorkspacePlan};
+use crate::wire::{self, GroupKind, Report, WorkspacePlan};
 use crate::{hire, processes, remains, start, store};
 
 /// A first process that was killed has ended by then, if nothing is amiss.
@@ -49,8 +50,8 @@ impl Supervisor {
                 let claim = self.claim.as_ref();
                 remains::apply_changes(&self.plan, store.as_fd(), claim).map_err(|failure| {
                     match keep {
-                        Keep::OnDisk => failure,
-                        Keep::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                        Kept::OnDisk => failure,
+                        Kept::InMemory => store::save(&self.plan, store.as_fd(), failure),
                     }
                 })
             }),
