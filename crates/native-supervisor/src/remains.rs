@@ -175,10 +175,13 @@ pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
     let write = || {
         let mut file = fs::File::create(&new)?;
         file.write_all(&bytes)?;
-        if plan.workspace.kept() == Kept::OnDisk {
+        let durable = plan.workspace.kept() == Kept::OnDisk;
+        if durable {
             file.sync_data()?;
         }
-        fs::rename(&new, &path)
+        fs::rename(&new, &path)?;
+        // Changes that are there without a plan are nobody's.
+        if durable { fs::File::open(&plan.state)?.sync_all() } else { Ok(()) }
     };
     write().step("write down the plan")
 }

@@ -418,7 +418,7 @@ fn link_devices() -> Result<(), Failure> {
 /// `/tmp`, the home and shared memory, all on one file system of limited size.
 fn mount_temporary(plan: &Plan, identity: Identity, workspace: Kept) -> Result<(), Failure> {
     let size = plan.limits.temporary(workspace).max(1 << 20).to_string();
-    let inodes = plan.limits.inodes.saturating_add(16).to_string();
+    let inodes = plan.limits.temporary_inodes().saturating_add(16).to_string();
     let options = [("size", size.as_str()), ("nr_inodes", &inodes), ("mode", "755")];
     let temporary = mounts::new_file_system("tmpfs", &options, Attributes::WRITABLE)?;
     // The kernel's own view of the detached mount is not reachable by name, so

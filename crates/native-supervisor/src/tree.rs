@@ -226,8 +226,8 @@ impl Work for LayOver<'_> {
         }
         set_mode(to, mode_over(stat, found.as_ref()))
             .step_with(|| format!("set mode of {shown}"))?;
-        // One that was there is whose it was. If it is ours, a try that was cut short made it.
-        if found.is_none_or(|found| found.st_uid == rustix::process::geteuid().as_raw()) {
+        // One that was there is whose it was.
+        if found.as_ref().is_none_or(is_unfinished) {
             own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
         }
         rustix::fs::futimens(to, &times(stat)).step_with(|| format!("set times of {shown}"))?;
@@ -378,6 +378,11 @@ fn make_directory(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Tar
         Err(error) => return Err(error),
     };
     Ok(Target { directory: enter_to_change(parent, name)?, found })
+}
+
+/// Whether a directory is as one is that was just made, by a try that was cut short.
+fn is_unfinished(found: &Stat) -> bool {
+    found.st_uid == rustix::process::geteuid().as_raw() && found.st_mode & 0o7777 == 0o700
 }
 
 /// A file can replace a file in one step, but not a directory.

@@ -21,8 +21,9 @@ use crate::tunnel::Tunnel;
 /// How long the end of a command waits for what does not change it.
 const IN_PASSING: Duration = Duration::from_secs(1);
 
-/// Seconds beyond a command's own time until a guest is no longer believed to tell its end.
-const OVERDUE: u32 = 30;
+/// Seconds beyond a command's own time until a guest is no longer believed to tell its end:
+/// more than the two minutes that a snapshot may stop it for.
+const OVERDUE: u32 = 150;
 
 /// A sandbox with a connection to its guest.
 pub struct Sandbox {

@@ -12,13 +12,15 @@ const PEOPLE: std::ops::Range<u32> = 1000..60_000;
 /// variable `home` has, and of all people, and what this product keeps, of which `sandboxes` is
 /// the place for its sandboxes.
 pub(crate) fn among_programs(home: Option<OsString>, sandboxes: &Path) -> Vec<PathBuf> {
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let candidates = home.map(PathBuf::from).into_iter();
-    let candidates = candidates.chain(sandboxes.parent().map(Path::to_path_buf));
-    let candidates = candidates.chain([sandboxes.to_path_buf()]);
-    let candidates = candidates.chain(homes_of(&users));
-    let real = candidates.filter_map(|path| std::fs::canonicalize(path).ok());
-    hidden(&root::of_programs().collect::<Vec<_>>(), real)
+    let programs: Vec<PathBuf> = root::of_programs().collect();
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    let users = String::from_utf8_lossy(&users);
+    // By its name, where it is somebody else's: to look at one may be to wait for a server.
+    let among = |home: &PathBuf| programs.iter().any(|programs| home.starts_with(programs));
+    let own = home.map(PathBuf::from).into_iter();
+    let product = sandboxes.ancestors().take(2).map(Path::to_path_buf);
+    let all = own.chain(product).chain(homes_of(&users).filter(among));
+    hidden(&programs, all.filter_map(|path| std::fs::canonicalize(path).ok()))
 }
 
 /// The homes of all people, as `/etc/passwd` has them.

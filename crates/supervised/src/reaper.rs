@@ -100,6 +100,9 @@ mod tests {
     fn one_that_does_not_end_is_left_to_the_reaper() {
         let reaper = Reaper::default();
         let ending = started("true");
+        let process = pidfd_open(ending, PidfdFlags::empty()).unwrap();
+        let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&minute)).unwrap();
         reaper.watch(ending).wait();
         assert_eq!(reaper.dropped(), 0);
 

@@ -48,8 +48,13 @@ impl Default for Limits {
 /// full file system is told to whoever writes to it, but lack of memory kills, and nobody's death
 /// frees what is in a file. So all files together leave room for those who write them.
 const EIGHTHS: u64 = 8;
-const WORKSPACE_EIGHTHS: u64 = 5;
+const WORKSPACE_EIGHTHS: u64 = 4;
 const TEMPORARY_EIGHTHS: u64 = 2;
+/// For the names of both, a half of it each.
+const NAMES_EIGHTHS: u64 = 1;
+
+/// What the kernel remembers of a file in memory, however short.
+const BYTES_A_NAME: u64 = 1024;
 
 /// Where what a workspace grows by is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +71,12 @@ impl Limits {
     #[must_use]
     pub fn with_workspace_in_memory(self) -> Self {
         let most = self.memory / EIGHTHS * WORKSPACE_EIGHTHS;
-        Self { disk: self.disk.min(most), ..self }
+        Self { disk: self.disk.min(most), inodes: self.names(), ..self }
+    }
+
+    /// Files and directories that may be in memory on one file system.
+    fn names(&self) -> u64 {
+        self.inodes.min(self.memory / EIGHTHS * NAMES_EIGHTHS / 2 / BYTES_A_NAME)
     }
 
     /// Bytes of temporary files (`/tmp`, the home, shared memory), which are always in memory.
@@ -77,6 +87,12 @@ impl Limits {
             Kept::OnDisk => self.memory / 2,
         }
     }
+
+    /// How many of them there may be.
+    #[must_use]
+    pub fn temporary_inodes(&self) -> u64 {
+        self.names()
+    }
 }
 
 #[cfg(test)]
@@ -86,9 +102,10 @@ mod tests {
     #[test]
     fn files_in_memory_leave_room_for_processes() {
         for memory in [4 * MIB, 64 * MIB, 2048 * MIB, u64::MAX] {
-            let asked = Limits { memory, disk: u64::MAX, ..Limits::default() };
+            let asked = Limits { memory, disk: u64::MAX, inodes: u64::MAX, ..Limits::default() };
             let limits = asked.clone().with_workspace_in_memory();
-            let files = limits.disk + limits.temporary(Kept::InMemory);
+            let names = (limits.inodes + limits.temporary_inodes()) * BYTES_A_NAME;
+            let files = limits.disk + limits.temporary(Kept::InMemory) + names;
             assert!(memory - files >= memory / 8, "{files} of {memory}");
             assert!(asked.temporary(Kept::OnDisk) <= memory / 2);
         }
@@ -96,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_workspace_that_fits_is_as_large_as_asked_for() {
-        let limits = Limits { disk: 16 * MIB, ..Limits::default() };
+        let limits = Limits { disk: 16 * MIB, inodes: 1000, ..Limits::default() };
         assert_eq!(limits.clone().with_workspace_in_memory(), limits);
     }
 }

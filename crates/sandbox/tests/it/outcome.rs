@@ -212,7 +212,7 @@ async fn a_run_does_not_wait_for_an_end_that_should_long_have_come() {
     assert!(matches!(result.outcome, Outcome::Lost { .. }), "{:?}", result.outcome);
     assert_eq!(result.stdout, "some");
     assert!(killed);
-    assert!((635..640).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!((755..760).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
