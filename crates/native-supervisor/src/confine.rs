@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 
-use cofferdam_types::Limits;
+use cofferdam_types::Kept;
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus, Scope,
@@ -17,6 +17,7 @@ use crate::filter::{self, Options};
 use crate::identity::{AGENT, Identity};
 use crate::procfs;
 use crate::sys;
+use crate::wire::Plan;
 
 /// File systems in memory have sizes of whole pages.
 const PAGE: u64 = 4096;
@@ -26,11 +27,8 @@ const PAGE: u64 = 4096;
 ///
 /// # Errors
 /// When the kernel refuses one.
-pub fn limit_processes(
-    limits: &Limits,
-    groups_hold: [bool; 3],
-    users: Users,
-) -> Result<(), Failure> {
+pub fn limit_processes(plan: &Plan, groups_hold: [bool; 3], users: Users) -> Result<(), Failure> {
+    let limits = &plan.limits;
     let [memory_held, cpu_held, pids_held] = groups_hold;
     lower(Resource::Core, 0)?;
     lower(Resource::Nofile, u64::from(limits.open_files))?;
@@ -39,9 +37,7 @@ pub fn limit_processes(
     if !pids_held || users == Users::Own {
         lower(Resource::Nproc, u64::from(limits.pids))?;
     }
-    // A page more than a workspace of that size can hold: where it has a size, whoever fills it
-    // is told that it is full, and not killed for a file that is too large.
-    lower(Resource::Fsize, limits.disk.saturating_add(PAGE))?;
+    lower(Resource::Fsize, largest_file(plan))?;
     if !memory_held {
         // Private writable memory. The address space as a whole would be the
         // wrong measure: run-times reserve far more of it than they use.
@@ -51,6 +47,15 @@ pub fn limit_processes(
         pin(limits.milli_cpus)?;
     }
     Ok(())
+}
+
+/// How large a single file may be. In memory that is a page more than the workspace can hold:
+/// whoever fills it is told that it is full, and not killed for a file that is too large.
+fn largest_file(plan: &Plan) -> u64 {
+    match plan.workspace.kept() {
+        Kept::OnDisk => plan.limits.disk,
+        Kept::InMemory => plan.limits.disk.saturating_add(PAGE),
+    }
 }
 
 /// Whether a sandbox's users are its own.

@@ -267,7 +267,7 @@ impl FirstProcess<'_> {
         // Where another kernel serves the room, the way out is made around that.
         let proxy = if served { None } else { room::listen_for_proxy(plan.network)? };
         let users = if hired && !served { Users::Shared } else { Users::Own };
-        confine::limit_processes(&plan.limits, hold, users)?;
+        confine::limit_processes(plan, hold, users)?;
 
         let null = open_null()?;
         if served {
