@@ -1,5 +1,6 @@
 //! `cofferdam exec`: one command in a fresh sandbox.
 
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
 
@@ -39,6 +40,8 @@ enum Unended {
     Call(CallError),
     /// It was told to end, and nobody says that it did.
     Interrupted(Asked),
+    /// It was killed, for what it had read of its input was not all.
+    Input(io::Error),
 }
 
 impl From<CallError> for Unended {
@@ -89,6 +92,7 @@ async fn attempt(
     let backend = backend.map_err(|problem| (problem, 2))?;
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
+    streams::check_stdin().map_err(|error| (Problem::input(&error), NO_SANDBOX))?;
     let mut spec = arguments.spec();
     let mut taps = Taps::default();
     // What is shown as it is needs nobody to look at it.
@@ -161,6 +165,7 @@ async fn attempt(
             Unended::Interrupted(asked) => {
                 return (Problem::not_seen_to_end(asked.number()), asked.exit_code());
             }
+            Unended::Input(error) => return (Problem::input(&error), NO_SANDBOX),
         };
         let code = match error {
             CallError::NotStarted { errno, .. } => {
@@ -192,9 +197,10 @@ async fn drive(
 ) -> Result<Ended, Unended> {
     let mut process = sandbox.start(sandbox.next_call_id(), command).await?;
     // One future for all rounds: dropped halfway, it would lose what it holds.
-    let input = feed(process.take_stdin());
+    let input = feed(process.take_stdin(), terminal.is_some());
     tokio::pin!(input);
     let mut fed = false;
+    let mut unread = None;
     let mut ending = Ending::default();
     let mut has_reader = true;
     loop {
@@ -212,13 +218,13 @@ async fn drive(
                     if taken || !std::mem::take(&mut has_reader) {
                         continue;
                     }
-                    ending.lose_reader()
+                    ending.leave_no_choice()
                 }
                 None => break,
             },
             () = show.reader_gone(), if has_reader => {
                 has_reader = false;
-                ending.lose_reader()
+                ending.leave_no_choice()
             }
             asked = signals.next() => match asked {
                 Asked::Resize => {
@@ -228,9 +234,13 @@ async fn drive(
                 asked => ending.press(Some(asked)),
             },
             () = ending.patience() => ending.press(None),
-            () = &mut input, if !fed => {
+            read = &mut input, if !fed => {
                 fed = true;
-                continue;
+                match read {
+                    Ok(()) => continue,
+                    Err(error) => unread = Some(error),
+                }
+                ending.leave_no_choice()
             }
         };
         match step {
@@ -247,6 +257,9 @@ async fn drive(
     }
     drop(terminal);
     let report = process.wait().await?;
+    if let Some(error) = unread {
+        return Err(Unended::Input(error));
+    }
     let outcome = sandbox.outcome(&process, &report).await?;
     Ok((outcome, report, offsets))
 }
@@ -282,8 +295,9 @@ impl Ending {
         }
     }
 
-    /// Nobody reads the output: the command has no choice, if it still had one.
-    fn lose_reader(&mut self) -> Step {
+    /// Nobody reads the output, or its input is lost: the command has no choice, if it still
+    /// had one.
+    fn leave_no_choice(&mut self) -> Step {
         if self.pressed < 2 { self.press(None) } else { Step::Kill }
     }
 
@@ -316,16 +330,22 @@ impl Ending {
     }
 }
 
-/// Passes our input on until there is none, or nobody takes it.
-async fn feed(writer: Option<StdinWriter>) {
-    let Some(mut writer) = writer else { return };
+/// Passes our input on until there is none, or nobody takes it. Input that cannot be read has
+/// not ended, unless it is a terminal, which has gone then.
+async fn feed(writer: Option<StdinWriter>, in_terminal: bool) -> io::Result<()> {
+    let Some(mut writer) = writer else { return Ok(()) };
     let mut pieces = streams::read_stdin();
     while let Some(piece) = pieces.recv().await {
+        let piece = match piece {
+            Err(_) if in_terminal => break,
+            piece => piece?,
+        };
         if writer.write(piece).await.is_err() {
-            return;
+            return Ok(());
         }
     }
     writer.close();
+    Ok(())
 }
 
 async fn write_trail(sandbox: &Sandbox, trail: Trail) -> Result<(), Failed> {
@@ -354,8 +374,8 @@ mod tests {
     #[tokio::test]
     async fn a_command_without_a_reader_is_killed_and_not_waited_for_without_an_end() {
         let mut ending = Ending::default();
-        assert_eq!(ending.lose_reader(), Step::Kill);
-        assert_eq!(ending.lose_reader(), Step::Kill);
+        assert_eq!(ending.leave_no_choice(), Step::Kill);
+        assert_eq!(ending.leave_no_choice(), Step::Kill);
         for step in [Step::Abandon, Step::Leave] {
             assert!(ending.next.is_some());
             assert_eq!(ending.press(None), step);

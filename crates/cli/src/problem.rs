@@ -70,6 +70,12 @@ impl Problem {
         Self::new("CLI-004", "cannot write the output", format!("stdout: {error}"), remedy)
     }
 
+    /// What a command was to read could not be read.
+    pub(crate) fn input(error: &std::io::Error) -> Self {
+        let remedy = "mend where stdin comes from, or give it none (</dev/null), and run it again";
+        Self::new("CLI-005", "cannot read the input", format!("stdin: {error}"), remedy)
+    }
+
     /// The user was faster than the job.
     pub(crate) fn interrupted(signal: i32) -> Self {
         let cause = format!("signal {signal} came");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use rustix::event::PollFlags;
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::SpliceFlags;
 use tokio::sync::{mpsc, oneshot};
@@ -70,12 +70,29 @@ pub(crate) fn stdin_is_empty() -> bool {
     kind == rustix::fs::FileType::CharacterDevice && stat.st_rdev == rustix::fs::makedev(1, 3)
 }
 
+/// That our stdin cannot be read, if that is known before it is tried.
+///
+/// # Errors
+/// What whoever reads it would get.
+pub(crate) fn check_stdin() -> io::Result<()> {
+    let stdin = rustix::stdio::stdin();
+    // One that is closed is empty.
+    let Ok(flags) = rustix::fs::fcntl_getfl(stdin) else { return Ok(()) };
+    if flags & OFlags::ACCMODE == OFlags::WRONLY {
+        return Err(Errno::BADF.into());
+    }
+    match FileType::from_raw_mode(rustix::fs::fstat(stdin)?.st_mode) {
+        FileType::Directory => Err(Errno::ISDIR.into()),
+        _ => Ok(()),
+    }
+}
+
 /// All of our stdin, as text, if it is not longer than `longest` bytes.
 pub(crate) async fn read_all_text(longest: usize) -> io::Result<String> {
     let mut pieces = read_stdin();
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.recv().await {
-        bytes.extend_from_slice(&piece);
+        bytes.extend_from_slice(&piece?);
         if bytes.len() > longest {
             let limit = format!("it is longer than {longest} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, limit));
@@ -84,28 +101,34 @@ pub(crate) async fn read_all_text(longest: usize) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
-/// Our stdin, piece by piece; it ends with our stdin.
-pub(crate) fn read_stdin() -> mpsc::Receiver<Bytes> {
+/// Our stdin, piece by piece; it ends with our stdin, or with what keeps it from being read.
+pub(crate) fn read_stdin() -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     std::thread::spawn(move || {
-        loop {
-            let mut buffer = BytesMut::zeroed(PIECE);
-            let read = match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..]) {
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => match wait_until(rustix::stdio::stdin(), PollFlags::IN) {
-                    Ok(()) => continue,
-                    Err(_) => return,
-                },
-                Err(_) | Ok(0) => return,
-                Ok(read) => read,
-            };
-            buffer.truncate(read);
-            if sender.blocking_send(buffer.freeze()).is_err() {
+        let pieces = std::iter::repeat_with(read_piece);
+        for piece in pieces.take_while(|piece| !matches!(piece, Ok(bytes) if bytes.is_empty())) {
+            let failed = piece.is_err();
+            if sender.blocking_send(piece).is_err() || failed {
                 return;
             }
         }
     });
     receiver
+}
+
+/// The next piece of our stdin, waiting for one; empty at its end.
+fn read_piece() -> io::Result<Bytes> {
+    let mut buffer = BytesMut::zeroed(PIECE);
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer[..]) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_until(rustix::stdio::stdin(), PollFlags::IN)?,
+            read => {
+                buffer.truncate(read?);
+                return Ok(buffer.freeze());
+            }
+        }
+    }
 }
 
 /// Something that bytes are written to, in order: at once as far as that goes, the rest by

@@ -273,6 +273,45 @@ fn a_full_disk_under_our_stdout_ends_the_command_and_is_told() {
     }
 }
 
+#[test]
+fn input_that_cannot_be_read_is_not_an_end_of_it() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let place = workspace.to_str().unwrap();
+    let script = "touch was-run; cat; echo took it for the whole";
+    let unreadable = fs::File::create(home.beside("unreadable")).unwrap();
+    let directory = fs::File::open(&workspace).unwrap();
+    // Reading where a process has no memory fails, and nothing says so before it is tried.
+    let broken = || fs::File::open("/proc/self/mem").unwrap();
+    for (stdin, cause, is_begun) in [
+        (unreadable, "stdin: Bad file descriptor", false),
+        (directory, "stdin: Is a directory", false),
+        (broken(), "stdin: Input/output error", true),
+    ] {
+        let mut exec = home.exec(["--workspace", place, "--"]).words(["sh", "-c", script]);
+        exec.command().stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = exec.command().output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{cause}: {told}");
+        assert!(told.starts_with("error[CLI-005]: cannot read the input\n"), "{told}");
+        assert!(told.contains(cause) && told.contains("</dev/null"), "{told}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{cause}");
+        if !is_begun {
+            assert!(!workspace.join("was-run").exists(), "{cause}");
+        }
+    }
+    let mut exec = home.exec(["--json", "--"]).words(["sh", "-c", script]);
+    exec.command().stdin(broken());
+    let output = exec.command().output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let last = String::from_utf8_lossy(&output.stdout).lines().last().unwrap().to_owned();
+    assert!(last.contains("CLI-005"), "{last}");
+    // What is not read is not missed.
+    let mut exec = home.exec(["--", "echo", "done"]);
+    exec.command().stdin(Stdio::null());
+    assert_eq!(exec.command().output().unwrap().stdout, b"done\n");
+}
+
 /// What is always out of room.
 fn full_disk() -> fs::File {
     fs::OpenOptions::new().write(true).open("/dev/full").unwrap()
