@@ -22,6 +22,21 @@ use crate::wire::Plan;
 /// File systems in memory have sizes of whole pages.
 const PAGE: u64 = 4096;
 
+/// What a sandbox may have of things that the kernel counts for its user outside, too: who used
+/// them up here would keep the user's own programs from them. Ways to be told of changes to
+/// files, with the files in them; and signals that wait, of which every timer is one.
+const WATCHERS: u32 = 32;
+const WATCHED_FILES: u32 = 65_536;
+const WAITING_SIGNALS: u64 = 1024;
+
+/// Limits what a new user namespace may watch. Where the host's own settings cannot be
+/// reached, as in some containers, the user's limit is all there is.
+pub fn limit_watching() {
+    for (name, most) in [("instances", WATCHERS), ("watches", WATCHED_FILES)] {
+        ignore(fs::write(format!("/proc/sys/user/max_inotify_{name}"), most.to_string()));
+    }
+}
+
 /// Limits of single processes: all of them where no control group holds the
 /// sandbox as a whole, the rest in any case.
 ///
@@ -32,8 +47,11 @@ pub fn limit_processes(plan: &Plan, groups_hold: [bool; 3], users: Users) -> Res
     let [memory_held, cpu_held, pids_held] = groups_hold;
     lower(Resource::Core, 0)?;
     lower(Resource::Nofile, u64::from(limits.open_files))?;
-    // Counted per user namespace, so other processes of the same user, in this
-    // or other sandboxes, do not use it up, unless they share one.
+    // These two are counted per user namespace, so other processes of the same user, in
+    // this or other sandboxes, do not use them up, unless they share one.
+    if users == Users::Own {
+        lower(Resource::Sigpending, WAITING_SIGNALS)?;
+    }
     if !pids_held || users == Users::Own {
         lower(Resource::Nproc, u64::from(limits.pids))?;
     }

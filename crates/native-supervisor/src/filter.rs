@@ -14,7 +14,7 @@
 mod list;
 
 use libc::{BPF_ABS, BPF_JA, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W};
-use list::{ALLOWED, CHECKED, RECORDED, UNFIT};
+use list::{ABSENT, ALLOWED, CHECKED, RECORDED, UNFIT};
 
 /// One instruction of a filter.
 pub type Instruction = libc::sock_filter;
@@ -280,6 +280,8 @@ fn answers(options: Options) -> Vec<(u32, Answer)> {
     answers.extend(RECORDED.iter().map(|call| (number(call), recorded)));
     let unfit = Answer::Plain(refuse(libc::EINVAL));
     answers.extend(UNFIT.iter().map(|call| (number(call), unfit)));
+    let absent = Answer::Plain(refuse(libc::ENOSYS));
+    answers.extend(ABSENT.iter().map(|call| (number(call), absent)));
     answers.extend(CHECKED.iter().map(|(call, check)| (number(call), Answer::Check(*check))));
     if options.pin_cpus {
         let affinity = number(&libc::SYS_sched_setaffinity);
@@ -288,10 +290,8 @@ fn answers(options: Options) -> Vec<(u32, Answer)> {
     if options.served {
         // Not every release of gVisor's can tell of it. Programs do without, and so does
         // the guest.
-        answers.push((number(&libc::SYS_openat2), Answer::Plain(refuse(libc::ENOSYS))));
+        answers.push((number(&libc::SYS_openat2), absent));
     }
-    // glibc falls back to clone, whose flags a filter can see.
-    answers.push((number(&libc::SYS_clone3), Answer::Plain(refuse(libc::ENOSYS))));
     answers
 }
 

@@ -77,6 +77,7 @@ fn what_is_not_listed_is_refused() {
         assert!(!ALLOWED.contains(call) && !RECORDED.contains(call), "{call}");
     }
     assert_eq!(ask(AUDITED, libc::SYS_clone3, [0; 6]), refuse(libc::ENOSYS));
+    assert_eq!(ask(AUDITED, libc::SYS_io_setup, [1; 6]), refuse(libc::ENOSYS));
     // What gVisor's kernel may have and not tell of.
     let served = Options { served: true, ..PLAIN };
     assert_eq!(ask(served, libc::SYS_openat2, [0; 6]), refuse(libc::ENOSYS));

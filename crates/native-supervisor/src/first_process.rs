@@ -323,6 +323,7 @@ fn reads(source: &OwnedFd) -> bool {
 /// What new namespaces need whatever the plan is.
 fn settle(network: NetworkPlan) -> Result<(), Failure> {
     rustix::system::sethostname(b"cofferdam").step("set the host name")?;
+    confine::limit_watching();
     if network == NetworkPlan::Host {
         return Ok(());
     }

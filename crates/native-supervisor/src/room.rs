@@ -464,7 +464,8 @@ fn mount_kernel_views(processes: Option<OwnedFd>) -> Result<(), Failure> {
             mounts::bind(Path::new(".cofferdam/empty"), &path, Attributes::READ_ONLY)?;
         }
     }
-    let options = [("mode", "0620"), ("ptmxmode", "0666")];
+    // All of the machine's are counted together.
+    let options = [("mode", "0620"), ("ptmxmode", "0666"), ("max", "256")];
     let terminals = mounts::new_file_system("devpts", &options, Attributes::DEVICE)?;
     mounts::place(terminals, "dev/pts")
 }

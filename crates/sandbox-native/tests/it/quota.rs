@@ -196,3 +196,53 @@ fn quotas_are_the_same_for_an_ordinary_user() {
         "quota::changes_kept_on_disk_are_limited_by_root_and_the_others_say_that_they_are_not",
     ]);
 }
+
+/// What the kernel counts for a user, or for all of them, on the machine.
+#[test]
+fn a_sandbox_does_not_use_up_what_others_need() {
+    const GREEDY: &str = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def most(get, limit):
+    for count in range(limit):
+        if get() < 0:
+            return count
+    return limit
+def terminal():
+    try:
+        return os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return -1
+class Timer(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_void_p)]
+print("watchers", most(lambda: libc.inotify_init1(0), 1000))
+print("timers", most(lambda: libc.timer_create(1, None, ctypes.byref(Timer())), 5000))
+print("terminals", most(terminal, 1000))
+requests = ctypes.c_ulong(0)
+print("requests", libc.syscall(206, 65536, ctypes.byref(requests)), ctypes.get_errno())
+"#;
+    block_on(async {
+        let home = Home::new();
+        let sandbox = Sandbox::open(&home.native(), Spec::scratch()).await.unwrap();
+        let command = sandbox.argv(["/usr/bin/python3", "-c", GREEDY]);
+        let result = sandbox.run(sandbox.next_call_id(), command).await.unwrap();
+        let text = String::from_utf8_lossy(&result.stdout).into_owned();
+        let number = |name: &str| -> u32 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().parse().unwrap()
+        };
+        assert!((8..=32).contains(&number("watchers")), "{text}");
+        assert!((100..=1024).contains(&number("timers")), "{text}");
+        assert!((16..=256).contains(&number("terminals")), "{text}");
+        if cfg!(target_arch = "x86_64") {
+            assert!(text.contains("requests -1 38"), "{text}");
+        }
+        sandbox.close().await.unwrap();
+        home.assert_empty();
+    });
+}
+
+#[test]
+fn nor_does_an_ordinary_users() {
+    ordinary_user::again(&["quota::a_sandbox_does_not_use_up_what_others_need"]);
+}
