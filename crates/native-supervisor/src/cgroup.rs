@@ -71,7 +71,7 @@ impl Groups {
             if limit_legacy(controller, &path, limits).is_ok() {
                 groups.legacy.push((controller, path));
             } else {
-                remove_directory(&path, Duration::ZERO);
+                remove_all(&[path], Duration::ZERO);
             }
         }
         groups
@@ -257,12 +257,11 @@ impl Groups {
     }
 
     /// Removes the groups, unless they are an engine's; kills what may still be in them
-    /// first. They are not frozen.
+    /// first.
     pub fn remove(&self, patience: Duration) {
-        if self.adopted.is_some() {
-            return;
+        if self.adopted.is_none() {
+            remove_all(&self.paths().cloned().collect::<Vec<_>>(), patience);
         }
-        self.paths().for_each(|path| remove_directory(path, patience));
     }
 
     fn legacy_path(&self, wanted: Controller) -> Option<&PathBuf> {
@@ -326,9 +325,31 @@ fn quota_us(limits: &Limits) -> u64 {
     (u64::from(limits.milli_cpus) * PERIOD_US / 1000).max(1000)
 }
 
-/// Kills what is in a group and removes it, with every group below it.
-pub fn remove_directory(path: &Path, patience: Duration) {
+/// Kills what is in groups and removes them, with every group below them, within this time in
+/// all; whether nobody is left in any.
+pub fn remove_all(paths: &[PathBuf], patience: Duration) -> bool {
+    // Who was frozen by a supervisor that is dead does not die before it goes on.
+    for path in paths {
+        for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
+            let file = path.join(file);
+            if file.exists() {
+                ignore(write(&file, value));
+            }
+        }
+    }
     let deadline = Instant::now() + patience;
+    paths.iter().for_each(|path| remove_directory(path, deadline));
+    !paths.iter().any(|path| has_members(path))
+}
+
+/// Whether somebody is in a group that is there; whoever cannot look does not know that nobody
+/// is.
+fn has_members(path: &Path) -> bool {
+    let members = procfs::read(path.join("cgroup.procs"));
+    members.map_or_else(|_| path.exists(), |members| !members.is_empty())
+}
+
+fn remove_directory(path: &Path, deadline: Instant) {
     loop {
         match fs::remove_dir(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {}
@@ -337,7 +358,7 @@ pub fn remove_directory(path: &Path, patience: Duration) {
         kill_members(path);
         for child in fs::read_dir(path).into_iter().flatten().flatten() {
             if child.file_type().is_ok_and(|kind| kind.is_dir()) {
-                remove_directory(&child.path(), Duration::ZERO);
+                remove_directory(&child.path(), Instant::now());
             }
         }
         if Instant::now() >= deadline {

@@ -21,11 +21,11 @@ use cofferdam_native_supervisor::{hire, places, remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;
 
-/// How long a dead sandbox's control group may take to let itself be removed, and the last
+/// How long a dead sandbox's control groups may take to let themselves be removed, and the last
 /// that has its changes to let go of them.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long that is left alone before it is tried again.
+/// How long either is waited for before it is tried again.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The sandboxes of `home` if none of them is dead: a quick look.
@@ -85,30 +85,27 @@ fn visit(path: &Path, id: SandboxId, found: &mut Reconciled) -> Result<(), Failu
         note_alive(path, id, found);
         return Ok(());
     }
-    let had_groups = remove_groups(id);
+    let groups = places::remains_of(&id.to_string());
+    cgroup::remove_all(&groups, PATIENCE);
     // One that keeps nothing on disk leaves it empty; so does a maker who died early or
     // makes it just now, and then there is nothing to tell.
     if fs::remove_dir(path).is_err() {
         clear_patiently(path, id)?;
-    } else if !had_groups {
+    } else if groups.is_empty() {
         return Ok(());
     }
     found.removed.push(id);
     Ok(())
 }
 
-/// Removes a dead sandbox's control groups; whether there were any.
-fn remove_groups(id: SandboxId) -> bool {
-    let groups = places::remains_of(&id.to_string());
-    groups.iter().for_each(|group| cgroup::remove_directory(group, PATIENCE));
-    !groups.is_empty()
-}
-
 /// Applies what a dead sandbox left for its workspace's directory, and removes
 /// the rest. Its lock is held; the directory is claimed, or claimed here. `false` while
 /// something that is about to end still has the changes.
 pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result<bool, Failure> {
-    remove_groups(id);
+    // Whoever is killed may write until it has ended.
+    if !cgroup::remove_all(&places::remains_of(&id.to_string()), PAUSE) {
+        return Ok(false);
+    }
     let plan = match remains::kept_plan(path) {
         // Whatever it said: there is nothing that it could be needed for.
         Err(_) if !store::is_there(path) => None,

@@ -65,6 +65,43 @@ fn nothing_survives_the_supervisor_and_the_next_start_removes_the_rest() {
     });
 }
 
+/// A supervisor that dies while it takes a snapshot leaves its processes frozen.
+#[test]
+fn whoever_was_frozen_is_removed_too() {
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let directory = home.directory("project");
+        let spec = Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&native, spec).await.unwrap();
+        let id = sandbox.id();
+        let marker = marker("frozen");
+        let script = format!("echo kept > new; sh -c 'while :; do sleep 1; done' {marker} & :");
+        sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        let switches = [("freezer.state", "FROZEN"), ("cgroup.freeze", "1")];
+        let frozen = groups_of(&id.to_string()).into_iter().any(|group| {
+            switches.iter().any(|(file, value)| {
+                let file = group.join(file);
+                file.exists() && fs::write(file, value).is_ok()
+            })
+        });
+        if !frozen {
+            eprintln!("skipped: there is no group that can be frozen");
+            return;
+        }
+        for supervisor in supervisors(&home.sandboxes()) {
+            kill(supervisor);
+        }
+        drop(sandbox);
+        wait_until("the supervisor is gone", || supervisors(&home.sandboxes()).is_empty());
+        let found = home.native().reconcile().await.unwrap();
+        assert_eq!((found.removed, found.left), (vec![id], Vec::new()));
+        assert_eq!(processes_with(&marker), Vec::<u32>::new());
+        assert_eq!(fs::read_to_string(directory.join("new")).unwrap(), "kept\n");
+        home.assert_empty();
+    });
+}
+
 #[test]
 fn a_sandbox_that_keeps_nothing_on_disk_is_cleared_away_too() {
     block_on(async {
