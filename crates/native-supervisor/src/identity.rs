@@ -4,26 +4,33 @@
 //! the machine: root hands the sandbox a range of ids that nobody has, an
 //! ordinary user the only id it may, its own. In a container without a user
 //! namespace the two are one, and `agent` is an id of root's range.
+//!
+//! Each of root's sandboxes has a range of its own. The kernel counts for a user what is
+//! waited for, descriptors on their way and pages of pipes: sandboxes with one user
+//! would take them from each other.
 
 use std::os::fd::BorrowedFd;
 
-use rustix::process::{getegid, geteuid};
+use rustix::process::{getegid, geteuid, getpid};
 
 use crate::wire::UserKind;
 
 /// The user and group `agent` inside a sandbox with a user namespace.
 pub const AGENT: u32 = 1000;
 
-/// The first of the ids on the host that a sandbox made by root uses. Beyond
-/// what distributions hand out to people, services and containers, and below
-/// 2^31, where some programs stop counting.
+/// The first of the ids on the host that sandboxes made by root use, from here up to 2^31,
+/// where some programs stop counting: beyond what distributions hand out to people, services
+/// and containers. The first range is that of containers, where an engine asks for one.
 pub const RANGE_START: u32 = 1_900_000_000;
 
 /// `agent` as the host numbers it, where root makes the sandbox.
 pub const UNMAPPED_AGENT: u32 = RANGE_START + AGENT;
 
-/// How many ids that range has.
+/// How many ids a range has.
 pub const RANGE_LENGTH: u32 = 65_536;
+
+/// How many ranges there are.
+const RANGES: u32 = ((1 << 31) - RANGE_START) / RANGE_LENGTH;
 
 /// How ids inside a sandbox map to ids outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +58,7 @@ impl Identity {
     pub fn choose(uid_map: &str) -> Self {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         if uid == 0 && maps_range(uid_map) {
-            Self::OwnRange { start: RANGE_START }
+            Self::OwnRange { start: range_of(getpid().as_raw_nonzero().get().cast_unsigned()) }
         } else {
             Self::Single { uid, gid }
         }
@@ -153,6 +160,13 @@ impl Identity {
     }
 }
 
+/// The range of the sandbox that a supervisor makes, by its number: those who live at the same
+/// time have different ones, unless thousands of processes were made between them. Then they
+/// share what is counted, and nothing else.
+fn range_of(supervisor: u32) -> u32 {
+    RANGE_START + (1 + supervisor % (RANGES - 1)) * RANGE_LENGTH
+}
+
 /// What user 0 of a user namespace is outside, from the text of its `uid_map`.
 fn outside_of_zero(uid_map: &str) -> Option<u32> {
     uid_map.lines().find_map(|line| {
@@ -176,8 +190,8 @@ fn maps_range(uid_map: &str) -> bool {
         let mut numbers = line.split_ascii_whitespace().filter_map(|word| word.parse::<u64>().ok());
         match (numbers.next(), numbers.next(), numbers.next()) {
             (Some(inside), Some(_), Some(length)) => {
-                inside <= u64::from(RANGE_START)
-                    && inside + length >= u64::from(RANGE_START) + u64::from(RANGE_LENGTH)
+                let all = u64::from(RANGES) * u64::from(RANGE_LENGTH);
+                inside <= u64::from(RANGE_START) && inside + length >= u64::from(RANGE_START) + all
             }
             _ => false,
         }
@@ -195,6 +209,18 @@ mod tests {
             "         0       1000          1\n         1     100000      65536\n"
         ));
         assert!(!maps_range(""));
+    }
+
+    #[test]
+    fn supervisors_have_ranges_of_their_own() {
+        let mut starts: Vec<u32> = (70_000..70_000 + RANGES - 1).map(range_of).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        assert_eq!(starts.len(), RANGES as usize - 1, "thousands in a row have different ones");
+        for start in [starts.first(), starts.last()].map(|start| *start.unwrap()) {
+            assert!(start > RANGE_START && start + RANGE_LENGTH <= 1 << 31, "{start}");
+            assert_eq!((start - RANGE_START) % RANGE_LENGTH, 0);
+        }
     }
 
     #[test]

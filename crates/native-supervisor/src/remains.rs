@@ -225,7 +225,6 @@ mod tests {
             reach: Network::None,
             network: NetworkPlan::None,
             workspace: WorkspacePlan::Scratch,
-            owner: None,
             root: RootPlan::Host(Vec::new()),
             first: FirstPlan::Cloned,
             linger_ms: None,

@@ -286,41 +286,23 @@ fn map_ids(pid: u32, identity: Identity) -> Result<(), Failure> {
 #[derive(Debug)]
 pub struct Base {
     mount: OwnedFd,
-    /// Its owner.
-    pub owner: (u32, u32),
-    /// The namespace that says so, if it had to be made.
-    pub made: Option<OwnedFd>,
 }
 
 impl Base {
-    /// Prepares it, where there is one. `namespace` belongs to the plan's owner.
+    /// Prepares it, where there is one.
     ///
     /// # Errors
     /// The step that failed.
-    pub fn prepare(
-        plan: &Plan,
-        identity: Identity,
-        namespace: Option<OwnedFd>,
-    ) -> Result<Option<Self>, Failure> {
+    pub fn prepare(plan: &Plan, identity: Identity) -> Result<Option<Self>, Failure> {
         let Some(path) = plan.workspace.base() else { return Ok(None) };
         if !identity.is_roots() {
             return Ok(None);
         }
         let stat = rustix::fs::stat(path).step_with(|| format!("look at {}", path.display()))?;
-        let owner = (stat.st_uid, stat.st_gid);
         let mount = mounts::copy_of_one(path)?;
-        let made = match namespace {
-            Some(namespace) if plan.owner == Some(owner) => {
-                mounts::map_owners(mount.as_fd(), namespace.as_fd())?;
-                None
-            }
-            _ => {
-                let namespace = owner_namespace(owner, identity.agent_outside())?;
-                mounts::map_owners(mount.as_fd(), namespace.as_fd())?;
-                Some(namespace)
-            }
-        };
-        Ok(Some(Self { mount, owner, made }))
+        let namespace = owner_namespace((stat.st_uid, stat.st_gid), identity.agent_outside())?;
+        mounts::map_owners(mount.as_fd(), namespace.as_fd())?;
+        Ok(Some(Self { mount }))
     }
 
     /// One more handle of it.

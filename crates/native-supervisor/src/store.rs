@@ -14,7 +14,7 @@ use cofferdam_types::Kept;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, Uid, chownat};
 
 use crate::failure::{Failure, Step};
-use crate::identity::{Identity, RANGE_START};
+use crate::identity::Identity;
 use crate::mounts::{self, Attributes};
 use crate::sys;
 use crate::template;
@@ -126,12 +126,9 @@ fn make_image(plan: &Plan, identity: Identity) -> Result<OwnedFd, Failure> {
     let size = plan.limits.disk.max(1 << 20) + inodes * INODE_SIZE * 9 / 8 + (4 << 20);
     let made = template::copy(&plan.state, size, inodes, &path);
     let mounted = made.and_then(|()| mount_image(&path)).and_then(|image| {
-        // Images are made for the range that most sandboxes have.
-        if identity.builder_outside() != RANGE_START {
-            let (uid, gid) = builder(identity);
-            chownat(&image, "", uid, gid, AtFlags::EMPTY_PATH)
-                .step("hand over the image of changes")?;
-        }
+        let (uid, gid) = builder(identity);
+        chownat(&image, "", uid, gid, AtFlags::EMPTY_PATH)
+            .step("hand over the image of changes")?;
         Ok(image)
     });
     mounted.inspect_err(|_| {

@@ -176,17 +176,15 @@ impl Supervisor {
         let mut groups = Groups::default();
         let firsts = (&mut newborn, hired);
         match Self::build(&plan, beside, ground, firsts, &mut groups, host) {
-            Ok((supervisor, owner)) => {
+            Ok(supervisor) => {
                 let relief = sentry::of(&plan).and_then(|_| groups.relief());
                 let mut supervisor = Self { groups, relief, ..supervisor };
                 let dialled = supervisor.guest.dial(&outlets);
                 // The guest has them: whoever reads there is to see the end of what it runs.
                 drop(outlets);
                 let reported = dialled.and_then(|connection| {
-                    let mut beside = vec![connection.as_fd()];
-                    beside.extend(owner.as_ref().map(AsFd::as_fd));
                     let ready = Report::Ready(supervisor.built.clone());
-                    wire::send(host, &ready, &beside).step("report to the host")
+                    wire::send(host, &ready, &[connection.as_fd()]).step("report to the host")
                 });
                 supervisor.builder = None;
                 match reported {
@@ -211,8 +209,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes the sandbox; beside it the namespace of the workspace's owner, if it
-    /// had to be made.
+    /// Makes the sandbox.
     fn build(
         plan: &Plan,
         descriptors: Vec<OwnedFd>,
@@ -220,12 +217,11 @@ impl Supervisor {
         (newborn, ready): (&mut Option<Newborn>, Option<Hired>),
         groups: &mut Groups,
         host: &OwnedFd,
-    ) -> Result<(Self, Option<OwnedFd>), Failure> {
+    ) -> Result<Self, Failure> {
         // The host's directories, processes and groups are all reached by name.
         rustix::process::chdir(&plan.state).step("enter the sandbox's directory")?;
         let mut descriptors = descriptors.into_iter();
         let lock = descriptors.next().ok_or_else(|| Failure::new("the lock is missing"))?;
-        let owner = if plan.owner.is_some() { descriptors.next() } else { None };
         let (mut claim, mut lent) = (None, None);
         match (&plan.workspace, descriptors.next(), descriptors.next()) {
             (WorkspacePlan::Directory(..), Some(handed_over), _) => {
@@ -283,7 +279,7 @@ impl Supervisor {
         let followed = store::make(plan, identity)
             .and_then(|made| {
                 store = made;
-                Base::prepare(plan, identity, owner)
+                Base::prepare(plan, identity)
             })
             .and_then(|base| {
                 let from = match &hired {
@@ -337,7 +333,6 @@ impl Supervisor {
             users: identity.kind(),
             audit: parts.auditor.is_some(),
             own_kernel: sentry::of(plan).is_some(),
-            owner: parts.base.as_ref().map(|base| base.owner),
         };
         let supervisor = Self {
             plan: plan.clone(),
@@ -357,7 +352,7 @@ impl Supervisor {
             errand,
             builder,
         };
-        Ok((supervisor, parts.base.and_then(|base| base.made)))
+        Ok(supervisor)
     }
 
     /// Serves hosts and the audit trail until the sandbox is to end.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::failure::{Failure, Step, ignore};
-use crate::identity::RANGE_START;
 use crate::store::INODE_SIZE;
 use crate::tree;
 
@@ -80,14 +79,12 @@ fn make(size: u64, inodes: u64, path: &Path) -> Result<(), Failure> {
     let file = File::create_new(path).step("make an image for changes")?;
     file.set_len(size).step("size the image for changes")?;
     drop(file);
-    let owner = format!("root_owner={RANGE_START}:{RANGE_START},lazy_itable_init=1,nodiscard");
     let status = Command::new(maker)
         .args(["-q", "-F", "-m", "0", "-O", "^has_journal,^resize_inode", "-b", "4096", "-I"])
         .arg(INODE_SIZE.to_string())
         .arg("-N")
         .arg(inodes.to_string())
-        .arg("-E")
-        .arg(owner)
+        .args(["-E", "lazy_itable_init=1,nodiscard"])
         .arg(path)
         .env_clear()
         .stdin(Stdio::null())

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::{Failure, Step};
 
 /// The version of these messages.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// No packet is longer than this.
 const MAX_PACKET: usize = 64 << 10;
@@ -73,10 +73,8 @@ pub(crate) struct Commission {
     pub(crate) outlets: Vec<OwnedFd>,
 }
 
-/// A sandbox to be made. Beside it: the lock of the
-/// sandbox's directory, held; the namespace of [`Plan::owner`], if there is one;
-/// then for [`WorkspacePlan::Directory`] the claim on it, and for a fork what
-/// [`Report::Lent`] brought.
+/// A sandbox to be made. Beside it: the lock of the sandbox's directory, held; then for
+/// [`WorkspacePlan::Directory`] the claim on it, and for a fork what [`Report::Lent`] brought.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The sandbox's name.
@@ -95,9 +93,6 @@ pub struct Plan {
     pub network: NetworkPlan,
     /// Where its files come from.
     pub workspace: WorkspacePlan,
-    /// The user and the group whose files an earlier sandbox's namespace of an
-    /// owner shows as the agent's.
-    pub owner: Option<(u32, u32)>,
     /// Where its programs come from.
     pub root: RootPlan,
     /// Where its first process comes from.
@@ -238,8 +233,7 @@ pub enum Order {
 /// What a supervisor says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The guest runs. Beside it a connection to the guest and, where one was
-    /// made, the namespace of the workspace's owner, for the next plan.
+    /// The guest runs. Beside it a connection to the guest.
     Ready(Built),
     /// To [`Order::Dial`]; beside it the connection, if there is one.
     Dialled(Result<(), Failure>),
@@ -283,8 +277,6 @@ pub struct Built {
     pub audit: bool,
     /// The system calls of its processes are answered by a kernel of its own.
     pub own_kernel: bool,
-    /// Who owns the workspace's directory, where that had to be mapped.
-    pub owner: Option<(u32, u32)>,
 }
 
 /// Who the users of a sandbox are, outside.

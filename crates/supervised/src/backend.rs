@@ -27,7 +27,6 @@ use crate::control::Control;
 use crate::egress::Egress;
 use crate::engine::{CAPABILITIES, Engine, first_by};
 use crate::explain::in_step;
-use crate::owners::Owners;
 use crate::reaper::Reaped;
 use crate::room::SupervisedRoom;
 use crate::starter::{Started, Starter};
@@ -52,7 +51,6 @@ pub struct Supervised {
     resolver: Arc<dyn Resolve>,
     starter: Starter,
     hidden: OnceLock<Vec<PathBuf>>,
-    owners: Owners,
     /// Containers that wait for sandboxes.
     pool: Pool,
     /// This process has one sandbox and ends after it.
@@ -86,7 +84,6 @@ impl Supervised {
             engine: None,
             resolver: Arc::new(SystemResolver),
             hidden: OnceLock::new(),
-            owners: Owners::default(),
             pool: Pool::default(),
             ends_soon: AtomicBool::new(false),
             aside: Mutex::default(),
@@ -261,10 +258,9 @@ impl Supervised {
         with_it: &[OwnedFd],
     ) -> Result<Raised, OpenError> {
         let Begun { state, first, supervisor } = begun;
-        let (owner, namespace) = self.owners.of(workspace.base()).unzip();
-        let plan = self.plan(spec, state.path.clone(), first, (workspace.clone(), owner))?;
+        let plan = self.plan(spec, state.path.clone(), first, workspace.clone())?;
         let mut beside = vec![state.lock.as_fd()];
-        beside.extend(namespace.iter().chain(with_it).map(AsFd::as_fd));
+        beside.extend(with_it.iter().map(AsFd::as_fd));
         if let Some(outlets) = &spec.outlets {
             beside.extend([&outlets.stdout, &outlets.stderr].map(AsFd::as_fd));
         }
@@ -273,9 +269,7 @@ impl Supervised {
         let path = state.hand_over();
         match control.answer().await {
             Ok((Report::Ready(built), beside)) => {
-                let mut beside = beside.into_iter();
-                let connection = beside.next();
-                self.owners.remember(built.owner.zip(beside.next()));
+                let connection = beside.into_iter().next();
                 Ok(Raised { path, control, child, built: (built, connection) })
             }
             Ok((Report::Failed(failure), _)) => Err(explain::failure(&failure, &plan)),
@@ -343,7 +337,7 @@ impl Supervised {
         spec: &Spec,
         state: PathBuf,
         first: FirstPlan,
-        (workspace, owner): (WorkspacePlan, Option<(u32, u32)>),
+        workspace: WorkspacePlan,
     ) -> Result<Plan, OpenError> {
         Ok(Plan {
             id: spec.id.to_string(),
@@ -357,7 +351,6 @@ impl Supervised {
                 Network::Open => NetworkPlan::Host,
             },
             workspace,
-            owner,
             root: match &spec.root {
                 Root::Host { readable } => {
                     let readable = self.directories(readable)?;

@@ -173,7 +173,6 @@ mod tests {
             reach: Network::None,
             network: NetworkPlan::None,
             workspace,
-            owner: None,
             root: RootPlan::Host(Vec::new()),
             first: FirstPlan::Cloned,
             linger_ms: None,

@@ -17,7 +17,6 @@ mod examine;
 mod explain;
 mod homes;
 mod launch;
-mod owners;
 mod program;
 mod reaper;
 mod reconcile;

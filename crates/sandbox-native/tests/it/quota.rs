@@ -1,6 +1,6 @@
 //! How much a workspace may grow, and what enforces it.
 
-use cofferdam_sandbox::{Changes, Grade, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_sandbox::{Changes, Grade, OutputChunk, Sandbox, SandboxError, Spec, Workspace};
 use cofferdam_types::Limits;
 
 use crate::home::{Home, block_on};
@@ -245,4 +245,46 @@ print("requests", libc.syscall(206, 65536, ctypes.byref(requests)), ctypes.get_e
 #[test]
 fn nor_does_an_ordinary_users() {
     ordinary_user::again(&["quota::a_sandbox_does_not_use_up_what_others_need"]);
+}
+
+/// What the kernel counts for a user alone: descriptors that are on their way, here.
+#[test]
+fn sandboxes_of_roots_do_not_share_a_user() {
+    const GREEDY: &str = r#"
+import socket, time
+pairs = []
+try:
+    while True:
+        pair = socket.socketpair()
+        pairs.append(pair)
+        socket.send_fds(pair[0], [b"x"], [pair[1].fileno()] * 250)
+except OSError as error:
+    print(error.errno, flush=True)
+    time.sleep(1000)
+"#;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: an ordinary user has one user to give");
+        return;
+    }
+    block_on(async {
+        let home = Home::new();
+        let native = home.native();
+        let greedy = Sandbox::open(&native, Spec::scratch()).await.unwrap();
+        let command = greedy.argv(["/usr/bin/python3", "-c", GREEDY]);
+        let mut process = greedy.start(greedy.next_call_id(), command).await.unwrap();
+        let refused = format!("{}\n", rustix::io::Errno::TOOMANYREFS.raw_os_error());
+        assert_eq!(process.next_output().await, Some(OutputChunk::Stdout(refused.into())));
+        let other = Sandbox::open(&native, Spec::scratch()).await.unwrap();
+        let command = other.argv([
+            "/usr/bin/python3",
+            "-c",
+            "import socket; \
+            a, b = socket.socketpair(); socket.send_fds(a, [b'x'], [b.fileno()]); print('sent')",
+        ]);
+        let result = other.run(other.next_call_id(), command).await.unwrap();
+        assert_eq!(&result.stdout[..], b"sent\n", "{result:?}");
+        other.close().await.unwrap();
+        greedy.close().await.unwrap();
+        home.assert_empty();
+    });
 }
