@@ -16,6 +16,7 @@ pub mod audit;
 pub mod cgroup;
 pub mod claim;
 pub mod confine;
+pub mod doubt;
 #[cfg(test)]
 mod dying;
 pub mod failure;

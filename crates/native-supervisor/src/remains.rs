@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::claim::{self, Claim};
+use crate::doubt;
 use crate::failure::{Failure, Step, ignore};
 use crate::tree;
 use crate::wire::{Plan, VERSION, WorkspacePlan};
@@ -102,6 +103,16 @@ pub fn apply_changes(
             }
         })?;
     }
+    // What was durable inside is to be so here, before it is removed there.
+    if plan.workspace.kept() == Kept::OnDisk {
+        rustix::fs::syncfs(&directory).step_with(|| {
+            format!(
+                "have the sandbox's changes to {} written to disk (they are kept in {}, too)",
+                path.display(),
+                plan.state.display()
+            )
+        })?;
+    }
     Ok(())
 }
 
@@ -173,6 +184,9 @@ pub fn keep_plan(plan: &Plan) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("write down the plan: {error}")))?;
     let (new, path) = (plan.state.join(NEW_PLAN), plan.state.join(PLAN));
     let write = || {
+        if matches!(plan.workspace, WorkspacePlan::Directory(..)) {
+            doubt::note_boot(&plan.state)?;
+        }
         let mut file = fs::File::create(&new)?;
         file.write_all(&bytes)?;
         let durable = plan.workspace.kept() == Kept::OnDisk;

@@ -144,6 +144,17 @@ pub fn is_there(state: &Path) -> bool {
     [IMAGE, DIRECTORY].iter().any(|name| state.join(name).try_exists().unwrap_or(true))
 }
 
+/// Whether there may be something in what a dead sandbox left.
+pub(crate) fn has_changes(state: &Path) -> bool {
+    let is_empty = |layer: PathBuf| {
+        std::fs::read_dir(layer.join("u")).is_ok_and(|mut entries| entries.next().is_none())
+    };
+    match std::fs::read_dir(state.join(DIRECTORY)) {
+        Ok(layers) => !layers.flatten().all(|layer| is_empty(layer.path())),
+        Err(_) => is_there(state),
+    }
+}
+
 /// Whether what a dead sandbox left is a plain directory, of which nobody can tell whether
 /// somebody still writes there.
 #[must_use]
@@ -168,7 +179,10 @@ fn mount_image(path: &Path) -> Result<OwnedFd, Failure> {
         .step("have the image of changes for oneself")?;
     let (_device, name) =
         sys::attach_loop(file.as_fd()).step("make the image of changes a device")?;
-    mounts::new_file_system("ext4", &[("source", &name)], Attributes::WRITABLE)
+    // Nothing hangs on the order in which it is written to the disk: what the machine did not
+    // write before it went down is in doubt as a whole.
+    let options = [("source", name.as_str()), ("barrier", "0")];
+    mounts::new_file_system("ext4", &options, Attributes::WRITABLE)
 }
 
 #[cfg(test)]

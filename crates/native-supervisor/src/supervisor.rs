@@ -19,6 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::audit::Auditor;
 use crate::cgroup::Groups;
 use crate::claim::Claim;
+use crate::doubt::Witness;
 use crate::failure::{Failure, Step, ignore};
 use crate::follow::{Parts, follow};
 use crate::guest_door::GuestDoor;
@@ -147,6 +148,8 @@ struct Supervisor {
     child: OwnedFd,
     init_handle: OwnedFd,
     workspace: Workspace,
+    /// Of the file system that has the changes, where it is an image.
+    witness: Option<Witness>,
     auditor: Option<Auditor>,
     /// Where the sandbox's kernel is a program, which is not to be killed.
     relief: Option<Relief>,
@@ -276,8 +279,12 @@ impl Supervisor {
         let mut parts = Parts::default();
         let mut builder = None;
         let mut store = None;
+        let mut witness = None;
         let followed = store::make(plan, identity)
             .and_then(|made| {
+                if let Some(OnDisk::Image(image)) = &made {
+                    witness = Some(Witness::of(image)?);
+                }
                 store = made;
                 Base::prepare(plan, identity)
             })
@@ -341,6 +348,7 @@ impl Supervisor {
             child,
             init_handle,
             workspace: Workspace::new(vault, identity, namespaces, Setting::of(plan)),
+            witness,
             auditor: parts.auditor,
             relief: None,
             proxy: parts.proxy,

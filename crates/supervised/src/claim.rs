@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use cofferdam_native_supervisor::claim::Claim;
 use cofferdam_native_supervisor::failure::Failure;
-use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::WorkspacePlan;
+use cofferdam_native_supervisor::{doubt, remains};
 use cofferdam_sandbox::OpenError;
 use cofferdam_types::SandboxId;
 use tokio::task::spawn_blocking;
@@ -154,14 +154,18 @@ fn occupied(tenancies: &Tenancies, directory: &Path, patience: Duration) -> Open
 }
 
 fn unapplied(directory: &Path, state: &Path, failure: &Failure) -> OpenError {
-    let (directory, state) = (directory.display(), state.display());
+    let directory = directory.display();
     OpenError::Occupied {
         cause: format!(
             "changes that an earlier sandbox made to {directory} are not applied yet: {failure}"
         ),
-        remedy: format!(
-            "make room, mend the permissions or unmount what is in the way, and try again; or, to \
-             give those changes up, delete {state}"
-        ),
+        remedy: match doubt::of(state) {
+            Some(_) => doubt::remedy(state),
+            None => format!(
+                "make room, mend the permissions or unmount what is in the way, and try again; or, \
+                 to give those changes up, delete {}",
+                state.display()
+            ),
+        },
     }
 }

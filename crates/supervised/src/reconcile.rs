@@ -17,7 +17,7 @@ use cofferdam_native_supervisor::cgroup;
 use cofferdam_native_supervisor::claim::Claim;
 use cofferdam_native_supervisor::failure::Failure;
 use cofferdam_native_supervisor::wire::FirstPlan;
-use cofferdam_native_supervisor::{hire, places, remains, store};
+use cofferdam_native_supervisor::{doubt, hire, places, remains, store};
 use cofferdam_sandbox::{Reconciled, RoomError};
 use cofferdam_types::SandboxId;
 
@@ -46,7 +46,8 @@ pub(crate) fn reconcile(home: &Path) -> Result<Reconciled, RoomError> {
     let mut found = Reconciled::default();
     for (path, id) in sandboxes(home)? {
         if let Err(failure) = visit(&path, id, &mut found) {
-            found.left.push(format!("sandbox {id}: {failure}"));
+            let help = doubt::of(&path).map(|_| format!("; {}", doubt::remedy(&path)));
+            found.left.push(format!("sandbox {id}: {failure}{}", help.unwrap_or_default()));
         }
     }
     Ok(found)
@@ -125,6 +126,9 @@ pub(crate) fn clear(path: &Path, id: SandboxId, claim: Option<&Claim>) -> Result
             return Err(Failure::new(format!(
                 "{engine} does not remove the container {container}, which may still write"
             )));
+        }
+        if let Some(doubt) = doubt::of(path) {
+            return Err(Failure::new(doubt));
         }
         match store::reopen(path) {
             Err(failure) if store::is_in_use(&failure) => {

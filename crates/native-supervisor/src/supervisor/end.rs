@@ -46,15 +46,19 @@ impl Supervisor {
         let applied = match &self.plan.workspace {
             // The store is out of reach for everybody else; its mounts live as
             // long as the namespaces held here.
-            WorkspacePlan::Directory(_, keep) => self.workspace.store().and_then(|store| {
-                let claim = self.claim.as_ref();
-                remains::apply_changes(&self.plan, store.as_fd(), claim).map_err(|failure| {
-                    match keep {
-                        Kept::OnDisk => failure,
-                        Kept::InMemory => store::save(&self.plan, store.as_fd(), failure),
-                    }
+            WorkspacePlan::Directory(_, keep) => {
+                let witness = self.witness.take();
+                let written = witness.map_or(Ok(()), |witness| witness.testify(&self.plan.state));
+                written.and_then(|()| self.workspace.store()).and_then(|store| {
+                    let claim = self.claim.as_ref();
+                    remains::apply_changes(&self.plan, store.as_fd(), claim).map_err(|failure| {
+                        match keep {
+                            Kept::OnDisk => failure,
+                            Kept::InMemory => store::save(&self.plan, store.as_fd(), failure),
+                        }
+                    })
                 })
-            }),
+            }
             _ => Ok(()),
         };
         let mounts = match (&self.plan.workspace, hire_of(&self.plan)) {

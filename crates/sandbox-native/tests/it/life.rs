@@ -102,6 +102,45 @@ fn whoever_was_frozen_is_removed_too() {
     });
 }
 
+/// What a machine that went down had not written yet replaces nothing that is good.
+#[test]
+fn changes_from_before_the_machines_start_are_applied_on_somebodys_word() {
+    block_on(async {
+        let home = Home::new();
+        let directory = home.directory("project");
+        fs::write(directory.join("file"), "good").unwrap();
+        let spec = Spec { workspace: Workspace::Directory(directory.clone()), ..Spec::scratch() };
+        let sandbox = Sandbox::open(&home.native(), spec.clone()).await.unwrap();
+        let id = sandbox.id();
+        let command = sandbox.shell("echo newer > file");
+        sandbox.run(sandbox.next_call_id(), command).await.unwrap();
+        for supervisor in supervisors(&home.sandboxes()) {
+            kill(supervisor);
+        }
+        drop(sandbox);
+        wait_until("the supervisor is gone", || supervisors(&home.sandboxes()).is_empty());
+        let state = home.sandboxes().join(id.to_string());
+        fs::write(state.join("boot"), "00000000-0000-4000-8000-000000000000\n").unwrap();
+
+        let found = home.native().reconcile().await.unwrap();
+        let [left] = found.left.as_slice() else { panic!("{found:?}") };
+        assert!(left.contains("went down") && left.contains("/apply"), "{left}");
+        let spec = Spec { id: SandboxId::generate(), ..spec };
+        let refused = Sandbox::open(&home.native(), spec).await;
+        let Err(SandboxError::Open(OpenError::Occupied { cause, remedy })) = refused else {
+            panic!("it was not refused for that")
+        };
+        assert!(cause.contains("went down") && remedy.contains("/apply"), "{cause}: {remedy}");
+        assert_eq!(fs::read_to_string(directory.join("file")).unwrap(), "good");
+
+        fs::write(state.join("apply"), "").unwrap();
+        let found = home.native().reconcile().await.unwrap();
+        assert_eq!((found.removed, found.left), (vec![id], Vec::new()));
+        assert_eq!(fs::read_to_string(directory.join("file")).unwrap(), "newer\n");
+        home.assert_empty();
+    });
+}
+
 #[test]
 fn a_sandbox_that_keeps_nothing_on_disk_is_cleared_away_too() {
     block_on(async {
@@ -250,6 +289,7 @@ fn life_is_the_same_for_an_ordinary_user() {
     ordinary_user::again(&[
         "life::nothing_survives_the_supervisor_and_the_next_start_removes_the_rest",
         "life::closing_leaves_no_process_of_any_kind",
+        "life::changes_from_before_the_machines_start_are_applied_on_somebodys_word",
         "life::a_sandbox_that_nobody_comes_back_to_ends_itself",
         "life::a_lingering_sandbox_is_found_alive_and_not_removed",
         "life::what_cannot_be_made_leaves_nothing",

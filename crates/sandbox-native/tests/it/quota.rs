@@ -1,6 +1,8 @@
 //! How much a workspace may grow, and what enforces it.
 
-use cofferdam_sandbox::{Changes, Grade, OutputChunk, Sandbox, SandboxError, Spec, Workspace};
+use cofferdam_sandbox::{
+    Backend, Changes, Grade, OutputChunk, Sandbox, SandboxError, Spec, Workspace,
+};
 use cofferdam_types::Limits;
 
 use crate::home::{Home, block_on};
@@ -286,5 +288,56 @@ except OSError as error:
         other.close().await.unwrap();
         greedy.close().await.unwrap();
         home.assert_empty();
+    });
+}
+
+/// A small disk for as long as this lives.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn at(path: std::path::PathBuf) -> Self {
+        std::fs::create_dir_all(&path).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", &path, "tmpfs", flags, c"size=40m").unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH).unwrap();
+    }
+}
+
+/// An image takes what its disk has no room for, and has holes then.
+#[test]
+fn what_the_disk_beneath_did_not_take_is_not_applied() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root has images");
+        return;
+    }
+    block_on(async {
+        let home = Home::new();
+        let directory = home.directory("project");
+        std::fs::write(directory.join("f1"), "good").unwrap();
+        let _disk = SmallDisk::at(home.sandboxes());
+        let spec = Spec {
+            workspace: Workspace::Directory(directory.clone()),
+            limits: Limits { memory: 128 << 20, ..Limits::default() },
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        let id = sandbox.id();
+        let script =
+            "for i in 1 2 3 4 5 6 7 8; do head -c 16M /dev/urandom > f$i; done; sync; echo $?";
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        let failure = sandbox.close().await.unwrap_err().to_string();
+        assert!(failure.contains("write the sandbox's changes to disk"), "{failure}");
+        assert_eq!(std::fs::read_to_string(directory.join("f1")).unwrap(), "good");
+        let found = home.native().reconcile().await.unwrap();
+        let [left] = found.left.as_slice() else { panic!("{found:?}") };
+        assert!(left.contains("some may have holes") && left.contains(&id.to_string()), "{left}");
+        assert_eq!(std::fs::read_to_string(directory.join("f1")).unwrap(), "good");
     });
 }
