@@ -396,6 +396,10 @@ impl Supervised {
         if !real.is_dir() {
             return Err(invalid(format!("{} is not a directory", path.display()), "name one"));
         }
+        if real.to_str().is_none() {
+            let cause = format!("the path {} is not UTF-8", path.display());
+            return Err(invalid(cause, "rename what is not, or use a directory elsewhere"));
+        }
         let home = std::fs::canonicalize(&self.home).unwrap_or_else(|_| self.home.clone());
         if home.starts_with(&real) || real.starts_with(&home) {
             return Err(invalid(

@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use cofferdam_native_supervisor::failure::Failure;
+use cofferdam_native_supervisor::procfs;
 use cofferdam_native_supervisor::wire::{FirstPlan, Plan};
 use cofferdam_sandbox::OpenError;
 use rustix::io::Errno;
@@ -110,6 +112,15 @@ fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenE
         );
     }
     if step.contains("layers at") && failure.errno == Errno::INVAL.raw_os_error() {
+        let mounts = procfs::read("/proc/self/mountinfo").unwrap_or_default();
+        if let Some(directory) = plan.workspace.base()
+            && let Some(mounted) = mounted_in(directory, &mounts)
+        {
+            return unusable(format!(
+                "something is mounted at {mounted}, and a directory with a mount in it can only be \
+                 shown by root: unmount that, use another directory, or run this as root"
+            ));
+        }
         return unusable(format!(
             "the file system of {} cannot hold changes to another (it is an overlay itself, as in \
              a container): set COFFERDAM_HOME to a directory on a real disk or volume",
@@ -126,6 +137,18 @@ fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenE
         ));
     }
     self::step(failure)
+}
+
+/// The first place in a directory where something is mounted, from the text of
+/// `/proc/self/mountinfo`, in which white space and backslashes are octal numbers.
+fn mounted_in(directory: &Path, mountinfo: &str) -> Option<String> {
+    const ESCAPES: [(&str, &str); 4] =
+        [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    let places = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
+    let mut places = places.map(|place| {
+        ESCAPES.iter().fold(place.to_owned(), |place, (code, plain)| place.replace(code, plain))
+    });
+    places.find(|place| Path::new(place) != directory && Path::new(place).starts_with(directory))
 }
 
 /// A failure that needs no explanation.
@@ -205,6 +228,18 @@ mod tests {
         assert!(
             remedy("stack 2 layers at /workspace", Errno::INVAL, &FREE).contains("COFFERDAM_HOME")
         );
+    }
+
+    #[test]
+    fn what_is_mounted_in_a_directory_is_found() {
+        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                      40 22 0:5 / /home/me/my\\040work rw - tmpfs none rw\n\
+                      41 40 0:6 / /home/me/my\\040work/deep/er rw - tmpfs none rw\n";
+        let found = |directory: &str| mounted_in(Path::new(directory), mounts);
+        assert_eq!(found("/home/me").as_deref(), Some("/home/me/my work"));
+        assert_eq!(found("/home/me/my work").as_deref(), Some("/home/me/my work/deep/er"));
+        assert_eq!(found("/home/me/my work/deep/er"), None);
+        assert_eq!(found("/home/me/my"), None);
     }
 
     #[test]

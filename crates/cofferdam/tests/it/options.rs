@@ -102,6 +102,19 @@ pub(crate) fn cannot_be_made(home: &Home) {
 }
 
 #[test]
+fn a_path_that_is_no_text_is_refused_for_that() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let home = Home::new();
+    let odd = home.make_directory("plain").join(OsStr::from_bytes(b"\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    for option in ["--workspace", "--read"] {
+        let ran = home.exec([OsStr::new(option), odd.as_os_str()]).words(["--", "true"]).run();
+        ran.expect_error(125, &["SBX-004", "not UTF-8", "help:"]);
+    }
+}
+
+#[test]
 fn a_trail_that_cannot_be_written_is_told_before_anything_is_run() {
     let home = Home::new();
     let workspace = home.make_directory("workspace");
