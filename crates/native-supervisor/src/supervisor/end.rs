@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{REMOVAL, Supervisor, hire_of};
-use crate::failure::{Step, ignore};
+use crate::failure::{Failure, Step, ignore};
 use crate::wire::{self, GroupKind, Report, WorkspacePlan};
 use crate::{hire, processes, remains, start, store};
 
@@ -28,22 +28,32 @@ impl Supervisor {
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
-        for _ in 0..MOST_ROUNDS {
+        let ended = (0..MOST_ROUNDS).any(|_| {
             if start::ends_within(&self.init_handle, PROMPTLY) {
-                break;
+                return true;
             }
             // It waits in the kernel for somebody inside, who does not end before it has.
             match self.groups.kind() {
                 GroupKind::None => processes::kill_below(self.built.init),
                 GroupKind::V1 | GroupKind::V2 => self.groups.kill(),
             }
-        }
+            false
+        });
         match hire_of(&self.plan) {
             Some(_) => drop(start::ends_within(&self.init_handle, hire::REMOVAL)),
-            None => ignore(start::wait(&self.child)),
+            None if ended => ignore(start::wait(&self.child)),
+            None => {}
         }
         self.groups.remove(REMOVAL);
         let applied = match &self.plan.workspace {
+            // Who hangs in the kernel may still write there.
+            WorkspacePlan::Directory(..) if !ended && hire_of(&self.plan).is_none() => {
+                Err(Failure::new(format!(
+                    "a process of the sandbox does not end, though it was killed; the changes are \
+                     kept in {} until it has",
+                    self.plan.state.display()
+                )))
+            }
             // The store is out of reach for everybody else; its mounts live as
             // long as the namespaces held here.
             WorkspacePlan::Directory(_, keep) => {
