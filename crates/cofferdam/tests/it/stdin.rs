@@ -86,13 +86,3 @@ fn streams_that_are_closed_are_as_good_as_empty_ones() {
         assert_eq!(invocation::wait(&mut child), 5, "{closed}");
     }
 }
-
-#[test]
-fn a_stdin_that_cannot_be_read_is_an_empty_one() {
-    let home = Home::new();
-    let mut cat = home.exec(["--", "sh", "-c", "cat; exit 5"]);
-    cat.command().stdin(std::fs::File::open("/").unwrap());
-    cat.command().stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = cat.command().spawn().unwrap();
-    assert_eq!(invocation::wait(&mut child), 5);
-}
