@@ -15,7 +15,7 @@ use crate::image::task;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::show::Show;
-use crate::streams;
+use crate::streams::{self, Writer};
 use crate::taps::Taps;
 use crate::terminal::RawTerminal;
 use crate::trail::{self, Trail};
@@ -66,6 +66,7 @@ pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode
         Ok((outcome, ..)) => outcome.shell_code(),
         Err((_, code)) => *code,
     };
+    let is_missing = show.has_dropped();
     let told = async {
         match &result {
             Ok((outcome, report, offsets)) => show.ended(outcome, report, *offsets).await,
@@ -74,10 +75,34 @@ pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode
         show.finish().await
     };
     // The sandbox is gone by now. Only readers of ours can still keep us.
-    ExitCode::from(tokio::select! {
-        told = told => if told { code } else { NO_READER },
-        asked = signals.insistence() => asked.map_or(code, Asked::exit_code),
+    let told = tokio::select! {
+        biased;
+        told = told => Some(told),
+        _ = signals.insistence() => None,
+    };
+    ExitCode::from(match (told, signals.first()) {
+        (Some(false), _) => NO_READER,
+        (Some(true), _) if !is_missing => code,
+        // What was asked of us is why something is missing, whatever the command said.
+        (_, Some(asked)) => {
+            tell_dropped(asked).await;
+            asked.exit_code()
+        }
+        (_, None) => code,
     })
+}
+
+/// Says that not everything was shown, to whoever still listens.
+async fn tell_dropped(asked: Asked) {
+    let number = asked.number();
+    let line =
+        format!("cofferdam: signal {number} came; output that nobody had read was dropped\n");
+    let mut stderr = Writer::stderr();
+    let written = async {
+        stderr.write(line.into()).await;
+        stderr.finish().await
+    };
+    tokio::time::timeout(FAREWELL, written).await.ok();
 }
 
 async fn attempt(
@@ -155,8 +180,9 @@ async fn attempt(
     // Nobody writes any more. Whether somebody reads is not waited for yet.
     for (piece, rest) in taps.rest() {
         tokio::select! {
+            biased;
             _ = show.output(piece, rest) => {}
-            _ = signals.insistence() => {}
+            _ = signals.insistence() => show.drop_output(),
         }
     }
     let ended = ended.map_err(|unended| {

@@ -20,13 +20,15 @@ pub(crate) struct Show {
     cutters: [Cutter; 2],
     /// Nobody is waited for any more.
     abandoned: bool,
+    /// Something was not shown because of that.
+    dropped: bool,
 }
 
 impl Show {
     pub(crate) fn new(json: bool) -> Self {
         let cutters = [Cutter::default(), Cutter::default()];
         let (stdout, stderr) = (Writer::stdout(), Writer::stderr());
-        Self { json, stdout, stderr, cutters, abandoned: false }
+        Self { json, stdout, stderr, cutters, abandoned: false, dropped: false }
     }
 
     pub(crate) async fn opened(&mut self, sandbox: &Sandbox) {
@@ -50,10 +52,21 @@ impl Show {
         self.abandoned = true;
     }
 
+    /// Whether output is missing because our readers were not waited for.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.dropped
+    }
+
+    /// Takes note that a piece of output was not shown.
+    pub(crate) fn drop_output(&mut self) {
+        self.dropped = true;
+    }
+
     /// Shows a piece of output, and then the rest of its stream if that comes by a pipe. `false`
     /// when stdout takes no more; what stderr does not take is lost, and nothing else happens.
     pub(crate) async fn output(&mut self, chunk: OutputChunk, rest: Option<OwnedFd>) -> bool {
         if self.abandoned {
+            self.drop_output();
             return true;
         }
         if self.json {
@@ -121,7 +134,7 @@ impl Show {
             peak_memory: used.peak_memory,
             stdout_bytes: offsets.stdout,
             stderr_bytes: offsets.stderr,
-            truncated: dropped > 0,
+            truncated: dropped > 0 || self.dropped,
             left_running: report.left_running,
         };
         self.stdout.write(event.line()).await;
