@@ -166,6 +166,11 @@ impl Writer {
         Self::to(rustix::stdio::stdout, Failing::Ends)
     }
 
+    #[cfg(test)]
+    pub(crate) fn to_target(target: fn() -> BorrowedFd<'static>) -> Self {
+        Self::to(target, Failing::Ends)
+    }
+
     /// Its reader is one who may go: remarks that nobody listens to are no reason to stop.
     pub(crate) fn stderr() -> Self {
         Self::to(rustix::stdio::stderr, Failing::Loses)
