@@ -113,8 +113,8 @@ pub(crate) struct ExecArguments {
     /// Print one JSON event a line, the last one telling how it ended
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write what the command did (programs, files, connections) to this file,
-    /// one JSON record a line
+    /// Write what the command did (programs, files, connections) to this regular
+    /// file, one JSON record a line
     #[arg(long, value_name = "FILE")]
     pub(crate) audit: Option<std::path::PathBuf>,
     /// Keep only this much of stdout and of stderr: the first and the last half

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use cofferdam_guest_protocol::ExecReport;
@@ -128,11 +129,7 @@ async fn attempt(
         spec.outlets = Some(outlets);
     }
     let trail = match &arguments.audit {
-        Some(path) if arguments.workspace.as_ref().is_some_and(|w| trail::is_within(path, w)) => {
-            let path = path.display();
-            return Err(usage_error(format!("--audit {path} is in the directory of --workspace")));
-        }
-        Some(path) => Some(Trail::create(path).map_err(|problem| (problem, NO_SANDBOX))?),
+        Some(path) => Some(open_trail(path, arguments.workspace.as_deref())?),
         None => None,
     };
     // What an earlier life left behind is removed by whoever comes next. That it
@@ -210,6 +207,24 @@ async fn attempt(
 fn in_terminal(command: Command) -> Command {
     let kind = std::env::var_os("TERM").unwrap_or_else(|| "xterm-256color".into());
     command.pty(RawTerminal::size()).env("TERM", kind.into_vec())
+}
+
+/// Opens the file of `--audit`, unless it is where commands may change what leads to it.
+fn open_trail(path: &Path, workspace: Option<&Path>) -> Result<Trail, Failed> {
+    let within = || {
+        let cause = format!("--audit {} is in the directory of --workspace", path.display());
+        (Problem::option(cause), 2)
+    };
+    if workspace.is_some_and(|workspace| trail::is_within(path, workspace)) {
+        return Err(within());
+    }
+    let trail = Trail::open(path).map_err(|problem| (problem, NO_SANDBOX))?;
+    // A link leads elsewhere than its name says, also to where nothing was yet.
+    if workspace.is_some_and(|workspace| trail.leads_into(workspace)) {
+        trail.withdraw();
+        return Err(within());
+    }
+    Ok(trail)
 }
 
 /// Runs the command to its end, with our input, to our output. It is killed when stdout takes no
