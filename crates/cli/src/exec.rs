@@ -198,10 +198,15 @@ async fn attempt(
             _ => NO_SANDBOX,
         };
         (Problem::call(&error, &name), code)
-    })?;
-    closed?;
-    written?;
-    Ok(ended)
+    });
+    // What went wrong first decides; what did after that is not kept back.
+    let after = [closed.err(), written.err()].into_iter().flatten();
+    after.fold(ended, |before, (problem, code)| {
+        Err(match before {
+            Ok(_) => (problem, code),
+            Err((first, code)) => (first.and_then(&problem), code),
+        })
+    })
 }
 
 fn in_terminal(command: Command) -> Command {
