@@ -359,6 +359,12 @@ impl Problem {
                 };
                 Self::new("SBX-006", &format!("cannot start {command}"), what, remedy)
             }
+            CallError::Encode(error) => Self::new(
+                "SBX-006",
+                &format!("cannot start {command}"),
+                format!("its arguments and variables are longer than 1 MiB: {error}"),
+                "let it read what is long from a file or from stdin",
+            ),
             other => Self::new(
                 "SBX-007",
                 "the command's end is not known",
