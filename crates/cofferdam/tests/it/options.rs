@@ -40,6 +40,15 @@ fn bad_options_are_2_and_say_what_would_do() {
 }
 
 #[test]
+fn bad_options_are_told_as_json_where_we_were_asked_for_it_and_not_the_command() {
+    let home = Home::new();
+    let ran = home.exec(["--frobnicate", "--", "npm", "ls", "--json"]).run();
+    assert_eq!(ran.expect_error(2, &["--frobnicate"]).text(), "");
+    let ran = home.exec(["--json", "--frobnicate", "--", "true"]).run().expect_code(2);
+    assert!(ran.text().contains("CLI-003") && ran.errors().is_empty(), "{}", ran.text());
+}
+
+#[test]
 fn the_least_that_may_be_asked_for_is_enough() {
     let home = Home::new();
     for words in [
