@@ -16,7 +16,7 @@ use crate::image::task;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::show::Show;
-use crate::streams::{self, Writer};
+use crate::streams::{self, Wanted, Writer};
 use crate::taps::Taps;
 use crate::terminal::RawTerminal;
 use crate::trail::{self, Trail};
@@ -244,7 +244,7 @@ async fn drive(
 ) -> Result<Ended, Unended> {
     let mut process = sandbox.start(sandbox.next_call_id(), command).await?;
     // One future for all rounds: dropped halfway, it would lose what it holds.
-    let input = feed(process.take_stdin(), terminal.is_some());
+    let input = feed(process.take_stdin());
     tokio::pin!(input);
     let mut fed = false;
     let mut unread = None;
@@ -378,16 +378,12 @@ impl Ending {
 }
 
 /// Passes our input on until there is none, or nobody takes it. Input that cannot be read has
-/// not ended, unless it is a terminal, which has gone then.
-async fn feed(writer: Option<StdinWriter>, in_terminal: bool) -> io::Result<()> {
+/// not ended.
+async fn feed(writer: Option<StdinWriter>) -> io::Result<()> {
     let Some(mut writer) = writer else { return Ok(()) };
-    let mut pieces = streams::read_stdin();
+    let mut pieces = streams::read_stdin(Wanted::Perhaps);
     while let Some(piece) = pieces.recv().await {
-        let piece = match piece {
-            Err(_) if in_terminal => break,
-            piece => piece?,
-        };
-        if writer.write(piece).await.is_err() {
+        if writer.write(piece?).await.is_err() {
             return Ok(());
         }
     }
