@@ -94,7 +94,9 @@ pub(crate) enum Verb {
 /// --workspace), no network, and none of your files, variables or keys. With
 /// a terminal it is interactive. The exit code is the command's own; 124 on
 /// time-out, 125 if the sandbox could not be made, 126 and 127 if the command
-/// could not be started or found, 128+N on signal N.
+/// could not be started or found, 128+N on signal N. Keys of a terminal are the
+/// command's input also where its output goes elsewhere: in `exec … | less` both
+/// read them, unless exec has </dev/null.
 #[derive(Debug, Args)]
 pub(crate) struct ExecArguments {
     #[command(flatten)]
@@ -113,8 +115,8 @@ pub(crate) struct ExecArguments {
     /// Print one JSON event a line, the last one telling how it ended
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write what the command did (programs, files, connections) to this file,
-    /// one JSON record a line
+    /// Write what the command did (programs, files, connections) to this regular
+    /// file, one JSON record a line
     #[arg(long, value_name = "FILE")]
     pub(crate) audit: Option<std::path::PathBuf>,
     /// Keep only this much of stdout and of stderr: the first and the last half

@@ -10,11 +10,10 @@ use cofferdam_sandbox::{AUTO, Backend, Fact, Grade, Isolation, Sandbox, Spec, ch
 use cofferdam_setup::{Host, found, prefix_in};
 use serde::Serialize;
 
-use crate::Product;
 use crate::arguments::DoctorArguments;
 use crate::problem::Problem;
-use crate::provisions;
-use crate::streams::Writer;
+use crate::streams::{self, Writer};
+use crate::{Product, exit, provisions};
 
 /// The exit code when no sandbox can be made.
 const NO_SANDBOX: u8 = 6;
@@ -66,7 +65,13 @@ pub(crate) async fn run(product: &Product, arguments: &DoctorArguments) -> ExitC
     };
     let mut stdout = Writer::stdout();
     stdout.write(Bytes::from(text)).await;
-    stdout.finish().await;
+    // Who sees a part of it only cannot rely on it.
+    if let Err(error) = stdout.close().await {
+        if !streams::reader_went(&error) {
+            streams::tell(&Problem::output(&error).to_string());
+        }
+        return ExitCode::from(exit::FAILED);
+    }
     ExitCode::from(if chosen.is_some() { 0 } else { NO_SANDBOX })
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use cofferdam_guest_protocol::ExecReport;
@@ -15,7 +16,7 @@ use crate::image::task;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
 use crate::problem::Problem;
 use crate::show::Show;
-use crate::streams;
+use crate::streams::{self, Wanted, Writer};
 use crate::taps::Taps;
 use crate::terminal::RawTerminal;
 use crate::trail::{self, Trail};
@@ -66,6 +67,7 @@ pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode
         Ok((outcome, ..)) => outcome.shell_code(),
         Err((_, code)) => *code,
     };
+    let is_missing = show.has_dropped();
     let told = async {
         match &result {
             Ok((outcome, report, offsets)) => show.ended(outcome, report, *offsets).await,
@@ -74,10 +76,34 @@ pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode
         show.finish().await
     };
     // The sandbox is gone by now. Only readers of ours can still keep us.
-    ExitCode::from(tokio::select! {
-        told = told => if told { code } else { NO_READER },
-        asked = signals.insistence() => asked.map_or(code, Asked::exit_code),
+    let told = tokio::select! {
+        biased;
+        told = told => Some(told),
+        _ = signals.insistence() => None,
+    };
+    ExitCode::from(match (told, signals.first()) {
+        (Some(false), _) => NO_READER,
+        (Some(true), _) if !is_missing => code,
+        // What was asked of us is why something is missing, whatever the command said.
+        (_, Some(asked)) => {
+            tell_dropped(asked).await;
+            asked.exit_code()
+        }
+        (_, None) => code,
     })
+}
+
+/// Says that not everything was shown, to whoever still listens.
+async fn tell_dropped(asked: Asked) {
+    let number = asked.number();
+    let line =
+        format!("cofferdam: signal {number} came; output that nobody had read was dropped\n");
+    let mut stderr = Writer::stderr();
+    let written = async {
+        stderr.write(line.into()).await;
+        stderr.finish().await
+    };
+    tokio::time::timeout(FAREWELL, written).await.ok();
 }
 
 async fn attempt(
@@ -103,11 +129,7 @@ async fn attempt(
         spec.outlets = Some(outlets);
     }
     let trail = match &arguments.audit {
-        Some(path) if arguments.workspace.as_ref().is_some_and(|w| trail::is_within(path, w)) => {
-            let path = path.display();
-            return Err(usage_error(format!("--audit {path} is in the directory of --workspace")));
-        }
-        Some(path) => Some(Trail::create(path).map_err(|problem| (problem, NO_SANDBOX))?),
+        Some(path) => Some(open_trail(path, arguments.workspace.as_deref())?),
         None => None,
     };
     // What an earlier life left behind is removed by whoever comes next. That it
@@ -155,8 +177,9 @@ async fn attempt(
     // Nobody writes any more. Whether somebody reads is not waited for yet.
     for (piece, rest) in taps.rest() {
         tokio::select! {
+            biased;
             _ = show.output(piece, rest) => {}
-            _ = signals.insistence() => {}
+            _ = signals.insistence() => show.drop_output(),
         }
     }
     let ended = ended.map_err(|unended| {
@@ -172,18 +195,42 @@ async fn attempt(
                 let missing = rustix::io::Errno::NOENT.raw_os_error() == errno;
                 if missing { NOT_FOUND } else { NOT_EXECUTABLE }
             }
+            CallError::Encode(_) => NOT_EXECUTABLE,
             _ => NO_SANDBOX,
         };
         (Problem::call(&error, &name), code)
-    })?;
-    closed?;
-    written?;
-    Ok(ended)
+    });
+    // What went wrong first decides; what did after that is not kept back.
+    let after = [closed.err(), written.err()].into_iter().flatten();
+    after.fold(ended, |before, (problem, code)| {
+        Err(match before {
+            Ok(_) => (problem, code),
+            Err((first, code)) => (first.and_then(&problem), code),
+        })
+    })
 }
 
 fn in_terminal(command: Command) -> Command {
     let kind = std::env::var_os("TERM").unwrap_or_else(|| "xterm-256color".into());
     command.pty(RawTerminal::size()).env("TERM", kind.into_vec())
+}
+
+/// Opens the file of `--audit`, unless it is where commands may change what leads to it.
+fn open_trail(path: &Path, workspace: Option<&Path>) -> Result<Trail, Failed> {
+    let within = || {
+        let cause = format!("--audit {} is in the directory of --workspace", path.display());
+        (Problem::option(cause), 2)
+    };
+    if workspace.is_some_and(|workspace| trail::is_within(path, workspace)) {
+        return Err(within());
+    }
+    let trail = Trail::open(path).map_err(|problem| (problem, NO_SANDBOX))?;
+    // A link leads elsewhere than its name says, also to where nothing was yet.
+    if workspace.is_some_and(|workspace| trail.leads_into(workspace)) {
+        trail.withdraw();
+        return Err(within());
+    }
+    Ok(trail)
 }
 
 /// Runs the command to its end, with our input, to our output. It is killed when stdout takes no
@@ -197,7 +244,7 @@ async fn drive(
 ) -> Result<Ended, Unended> {
     let mut process = sandbox.start(sandbox.next_call_id(), command).await?;
     // One future for all rounds: dropped halfway, it would lose what it holds.
-    let input = feed(process.take_stdin(), terminal.is_some());
+    let input = feed(process.take_stdin());
     tokio::pin!(input);
     let mut fed = false;
     let mut unread = None;
@@ -331,16 +378,12 @@ impl Ending {
 }
 
 /// Passes our input on until there is none, or nobody takes it. Input that cannot be read has
-/// not ended, unless it is a terminal, which has gone then.
-async fn feed(writer: Option<StdinWriter>, in_terminal: bool) -> io::Result<()> {
+/// not ended.
+async fn feed(writer: Option<StdinWriter>) -> io::Result<()> {
     let Some(mut writer) = writer else { return Ok(()) };
-    let mut pieces = streams::read_stdin();
+    let mut pieces = streams::read_stdin(Wanted::Perhaps);
     while let Some(piece) = pieces.recv().await {
-        let piece = match piece {
-            Err(_) if in_terminal => break,
-            piece => piece?,
-        };
-        if writer.write(piece).await.is_err() {
+        if writer.write(piece?).await.is_err() {
             return Ok(());
         }
     }

@@ -53,8 +53,8 @@ pub(crate) struct Signals {
     terminate: Option<Signal>,
     hang_up: Option<Signal>,
     resize: Option<Signal>,
-    /// When we were first asked to end.
-    asked_at: Option<Instant>,
+    /// What asked us to end first, and when.
+    first: Option<(Asked, Instant)>,
 }
 
 impl Signals {
@@ -71,7 +71,7 @@ impl Signals {
             terminate: listen(Asked::Terminate)?,
             hang_up: listen(Asked::HangUp)?,
             resize: listen(Asked::Resize)?,
-            asked_at: None,
+            first: None,
         })
     }
 
@@ -83,8 +83,13 @@ impl Signals {
             () = received(&mut self.hang_up) => Asked::HangUp,
             () = received(&mut self.resize) => return Asked::Resize,
         };
-        self.asked_at = self.asked_at.or_else(|| Some(Instant::now()));
+        self.first = self.first.or_else(|| Some((asked, Instant::now())));
         asked
+    }
+
+    /// What asked us to end first, if anything did.
+    pub(crate) fn first(&self) -> Option<Asked> {
+        self.first.map(|(asked, _)| asked)
     }
 
     /// The next one that asks us to end.
@@ -98,9 +103,13 @@ impl Signals {
     }
 
     /// Waits until nobody can be kept waiting any longer: for the next request to
-    /// end, or until the first one is long ago, which is `None`.
+    /// end, or until the first one is long ago, which is `None`. What has come by
+    /// now has had its effect, or found nothing to end; our readers still have
+    /// the time for a farewell.
     pub(crate) async fn insistence(&mut self) -> Option<Asked> {
-        let patience = self.asked_at.map(|at| at + GRACE + FAREWELL);
+        while self.has_come().await {}
+        let farewell = Instant::now() + FAREWELL;
+        let patience = self.first.map(|(_, at)| farewell.max(at + GRACE + FAREWELL));
         loop {
             let asked = match patience {
                 Some(end) => tokio::time::timeout_at(end, self.next()).await.ok()?,
@@ -109,6 +118,15 @@ impl Signals {
             if asked != Asked::Resize {
                 return Some(asked);
             }
+        }
+    }
+
+    /// Takes one that need not be waited for, if there is one.
+    async fn has_come(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.next() => true,
+            () = std::future::ready(()) => false,
         }
     }
 }

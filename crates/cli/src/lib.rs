@@ -75,8 +75,10 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     let arguments = match Arguments::read(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
+            // What follows `--` is said to somebody else.
+            let mut ours = words.iter().take_while(|word| *word != "--");
             // Help and version go to stdout and are no failure.
-            if error.exit_code() != 0 && words.iter().any(|word| word == "--json") {
+            if error.exit_code() != 0 && ours.any(|word| word == "--json") {
                 told_as_json(&Problem::option(error.to_string()));
             } else {
                 drop(error.print());

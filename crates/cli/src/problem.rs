@@ -42,6 +42,16 @@ impl Problem {
         Self { code, what: what.to_owned(), cause: cause.into(), remedy: remedy.to_owned() }
     }
 
+    /// The same, and what went wrong besides.
+    pub(crate) fn and_then(mut self, next: &Self) -> Self {
+        let Self { code, what, cause, remedy } = next;
+        self.cause = format!("{}\nand {code}, {what}: {cause}", self.cause.trim_end());
+        if self.remedy != *remedy {
+            self.remedy = format!("{}\nand {remedy}", self.remedy);
+        }
+        self
+    }
+
     /// The product's own directory cannot be found.
     pub(crate) fn home(cause: String) -> Self {
         let remedy = "set COFFERDAM_HOME to a directory of yours";
@@ -349,6 +359,12 @@ impl Problem {
                 };
                 Self::new("SBX-006", &format!("cannot start {command}"), what, remedy)
             }
+            CallError::Encode(error) => Self::new(
+                "SBX-006",
+                &format!("cannot start {command}"),
+                format!("its arguments and variables are longer than 1 MiB: {error}"),
+                "let it read what is long from a file or from stdin",
+            ),
             other => Self::new(
                 "SBX-007",
                 "the command's end is not known",

@@ -20,13 +20,15 @@ pub(crate) struct Show {
     cutters: [Cutter; 2],
     /// Nobody is waited for any more.
     abandoned: bool,
+    /// Something was not shown because of that.
+    dropped: bool,
 }
 
 impl Show {
     pub(crate) fn new(json: bool) -> Self {
         let cutters = [Cutter::default(), Cutter::default()];
         let (stdout, stderr) = (Writer::stdout(), Writer::stderr());
-        Self { json, stdout, stderr, cutters, abandoned: false }
+        Self { json, stdout, stderr, cutters, abandoned: false, dropped: false }
     }
 
     pub(crate) async fn opened(&mut self, sandbox: &Sandbox) {
@@ -50,10 +52,21 @@ impl Show {
         self.abandoned = true;
     }
 
+    /// Whether output is missing because our readers were not waited for.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.dropped
+    }
+
+    /// Takes note that a piece of output was not shown.
+    pub(crate) fn drop_output(&mut self) {
+        self.dropped = true;
+    }
+
     /// Shows a piece of output, and then the rest of its stream if that comes by a pipe. `false`
     /// when stdout takes no more; what stderr does not take is lost, and nothing else happens.
     pub(crate) async fn output(&mut self, chunk: OutputChunk, rest: Option<OwnedFd>) -> bool {
         if self.abandoned {
+            self.drop_output();
             return true;
         }
         if self.json {
@@ -89,12 +102,13 @@ impl Show {
                 (err.finish().map(Event::Stderr), Some(Event::StderrDropped { bytes }))
             }
         };
-        for event in [rest, event].into_iter().flatten() {
-            if !self.stdout.write(event.line()).await {
-                return false;
-            }
+        // One piece, since there is room for one.
+        let lines: Vec<Bytes> = [rest, event].iter().flatten().map(Event::line).collect();
+        match lines.as_slice() {
+            [] => true,
+            [line] => self.stdout.write(line.clone()).await,
+            lines => self.stdout.write(lines.concat().into()).await,
         }
-        true
     }
 
     /// Waits until everything so far has reached our readers, if there are any.
@@ -121,7 +135,7 @@ impl Show {
             peak_memory: used.peak_memory,
             stdout_bytes: offsets.stdout,
             stderr_bytes: offsets.stderr,
-            truncated: dropped > 0,
+            truncated: dropped > 0 || self.dropped,
             left_running: report.left_running,
         };
         self.stdout.write(event.line()).await;
@@ -178,9 +192,41 @@ fn remark(outcome: &Outcome) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+    use std::sync::OnceLock;
+
     use cofferdam_guest_protocol::ExecEnd;
 
     use super::*;
+
+    /// What is ready takes a piece of output at once, so that nobody is deaf to signals meanwhile.
+    #[tokio::test]
+    async fn what_is_missing_after_half_a_character_needs_no_more_room_than_any_piece() {
+        static TARGET: OnceLock<OwnedFd> = OnceLock::new();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        TARGET.set(writer).unwrap();
+        let mut show = Show::new(true);
+        show.stdout = Writer::to_target(|| TARGET.get().unwrap().as_fd());
+        // One and a half are in the pipe, half a one is being written, and four wait.
+        let mut piece = vec![b'a'; 40_000];
+        for number in 0..6 {
+            if number == 5 {
+                piece.push(0xe2);
+            }
+            show.ready().await;
+            assert!(show.output(OutputChunk::Stdout(piece.clone().into()), None).await);
+        }
+        // So much that one waits less, and nothing besides.
+        std::fs::File::from(reader.try_clone().unwrap()).read_exact(&mut [0; 20_000]).unwrap();
+        show.ready().await;
+        let taken = tokio::select! {
+            biased;
+            taken = tokio::task::unconstrained(show.output(OutputChunk::StdoutGap(7), None)) => taken,
+            () = async {} => false,
+        };
+        assert!(taken, "it has to wait");
+    }
 
     #[tokio::test]
     async fn numbers_that_no_guest_can_mean_are_shown_all_the_same() {

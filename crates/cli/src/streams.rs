@@ -28,6 +28,9 @@ const BUSY_PIPE: usize = 1 << 20;
 /// How long a pipe out of which little came is left to fill.
 const FILLS: Duration = Duration::from_micros(50);
 
+/// How often is looked whether we have come to the foreground, while there are keys for others.
+const FOREGROUND_CHECK: Duration = Duration::from_millis(100);
+
 /// How much is read at once, from stdin or out of a pipe.
 const PIECE: usize = 64 << 10;
 
@@ -89,7 +92,7 @@ pub(crate) fn check_stdin() -> io::Result<()> {
 
 /// All of our stdin, as text, if it is not longer than `longest` bytes.
 pub(crate) async fn read_all_text(longest: usize) -> io::Result<String> {
-    let mut pieces = read_stdin();
+    let mut pieces = read_stdin(Wanted::Surely);
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.recv().await {
         bytes.extend_from_slice(&piece?);
@@ -101,19 +104,63 @@ pub(crate) async fn read_all_text(longest: usize) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
+/// Whether there is somebody who wants our input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// There is: in the background of a terminal we are stopped until we may have it.
+    Surely,
+    /// Nobody knows. In the background of a terminal the keys are left to others until we are in
+    /// the foreground; a terminal that cannot be read has gone, which is the end of our input.
+    Perhaps,
+}
+
 /// Our stdin, piece by piece; it ends with our stdin, or with what keeps it from being read.
-pub(crate) fn read_stdin() -> mpsc::Receiver<io::Result<Bytes>> {
+pub(crate) fn read_stdin(wanted: Wanted) -> mpsc::Receiver<io::Result<Bytes>> {
     let (sender, receiver) = mpsc::channel(WAITING);
     std::thread::spawn(move || {
-        let pieces = std::iter::repeat_with(read_piece);
-        for piece in pieces.take_while(|piece| !matches!(piece, Ok(bytes) if bytes.is_empty())) {
-            let failed = piece.is_err();
-            if sender.blocking_send(piece).is_err() || failed {
+        let shares_keys = wanted == Wanted::Perhaps && is_terminal(rustix::stdio::stdin());
+        while !shares_keys || wait_for_keys(&sender) {
+            let piece = read_piece();
+            let is_last = match &piece {
+                Ok(bytes) if bytes.is_empty() => return,
+                Ok(_) => false,
+                Err(error) if shares_keys && Errno::from_io_error(error) == Some(Errno::IO) => {
+                    return;
+                }
+                Err(_) => true,
+            };
+            if sender.blocking_send(piece).is_err() || is_last {
                 return;
             }
         }
     });
     receiver
+}
+
+/// Whether a stream is a terminal, or was one that has gone.
+fn is_terminal(stream: BorrowedFd<'_>) -> bool {
+    matches!(rustix::termios::tcgetwinsize(stream), Ok(_) | Err(Errno::IO))
+}
+
+/// Waits until our terminal has keys for us: those that are pressed while we are in its
+/// background are not, and whoever reads then is stopped. `false` when nobody waits for them any
+/// more.
+fn wait_for_keys(sender: &mpsc::Sender<io::Result<Bytes>>) -> bool {
+    let stdin = rustix::stdio::stdin();
+    // What cannot be waited for is found out by reading.
+    while wait_until(stdin, PollFlags::IN).is_ok() && is_in_background(stdin) {
+        if sender.is_closed() {
+            return false;
+        }
+        std::thread::sleep(FOREGROUND_CHECK);
+    }
+    true
+}
+
+/// Whether a terminal has other processes than ours in its foreground. One that is not the one
+/// we belong to has none.
+fn is_in_background(terminal: BorrowedFd<'_>) -> bool {
+    rustix::termios::tcgetpgrp(terminal).is_ok_and(|group| group != rustix::process::getpgrp())
 }
 
 /// The next piece of our stdin, waiting for one; empty at its end.
@@ -164,6 +211,11 @@ enum Order {
 impl Writer {
     pub(crate) fn stdout() -> Self {
         Self::to(rustix::stdio::stdout, Failing::Ends)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_target(target: fn() -> BorrowedFd<'static>) -> Self {
+        Self::to(target, Failing::Ends)
     }
 
     /// Its reader is one who may go: remarks that nobody listens to are no reason to stop.

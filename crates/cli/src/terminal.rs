@@ -3,6 +3,10 @@
 use cofferdam_guest_protocol::PtySize;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
+/// Until everything is shown it would wait for whoever looks at the terminal, and for our own
+/// thread that waits for the same: for ever, and deaf to signals.
+const WITHOUT_WAITING: OptionalActions = OptionalActions::Now;
+
 /// The caller's terminal in raw mode: every key goes to the command. Dropping
 /// this gives the terminal back as it was.
 pub(crate) struct RawTerminal {
@@ -19,7 +23,7 @@ impl RawTerminal {
         let before = tcgetattr(stdin).ok()?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(stdin, OptionalActions::Drain, &raw).ok()?;
+        tcsetattr(stdin, WITHOUT_WAITING, &raw).ok()?;
         Some(Self { before })
     }
 
@@ -37,6 +41,6 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         // A terminal that has gone away needs no restoring.
-        tcsetattr(rustix::stdio::stdin(), OptionalActions::Drain, &self.before).ok();
+        tcsetattr(rustix::stdio::stdin(), WITHOUT_WAITING, &self.before).ok();
     }
 }

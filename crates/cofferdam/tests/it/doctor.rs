@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use cofferdam_testkit::podman_environment;
 use serde_json::Value;
@@ -60,6 +60,24 @@ pub(crate) fn json(home: &Home) {
     for fact in native["trial"]["isolation"]["facts"].as_array().unwrap() {
         assert_eq!(keys(fact), ["part", "value", "weakness"]);
     }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_no_success() {
+    let home = Home::new();
+    for words in [&["doctor"][..], &["doctor", "--json"]] {
+        let mut doctor = home.cofferdam(words);
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ran = doctor.command().stdin(Stdio::null()).stdout(full).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{words:?}: {told}");
+        assert!(told.starts_with("error[CLI-004]: cannot write the output\n"), "{told}");
+    }
+    // That nobody reads it needs no words.
+    let mut doctor = home.cofferdam(["doctor"]);
+    doctor.command().stdin(Stdio::null()).stdout(std::io::pipe().unwrap().1);
+    let ran = doctor.command().output().unwrap();
+    assert_eq!((ran.status.code(), ran.stderr), (Some(1), Vec::new()));
 }
 
 #[test]

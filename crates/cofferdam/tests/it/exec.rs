@@ -192,3 +192,17 @@ fn what_a_dead_sandbox_left_is_removed_whatever_lies_beside_it() {
     assert_eq!(home.shell(&[], "true").expect_code(0).errors(), "");
     assert!(removed, "a stray file kept the remains of a sandbox from being removed");
 }
+
+#[test]
+fn words_that_are_too_long_together_are_126_and_nothing_is_run() {
+    let home = Home::new();
+    let long = vec!["x".repeat(100_000); 12];
+    let ran = home.exec(["--", "true"]).words(&long).run();
+    ran.expect_error(126, &["error[SBX-006]: cannot start true", "1 MiB"]);
+    let name = |number: usize| format!("LONG_{number}");
+    let mut exec = home.exec([""; 0]);
+    for (number, value) in long.iter().enumerate() {
+        exec = exec.words(["--env", &name(number)]).env(&name(number), value);
+    }
+    exec.words(["--", "true"]).run().expect_error(126, &["SBX-006", "variables"]);
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::home::Home;
-use crate::{invocation, processes};
+use crate::{invocation, json, processes};
 
 #[test]
 fn a_signal_is_passed_on_and_its_end_is_the_commands() {
@@ -94,6 +94,54 @@ fn a_signal_is_obeyed_although_nobody_reads_our_output() {
         std::thread::sleep(Duration::from_millis(300)); // every buffer fills up
         invocation::kill(i32::try_from(child.id()).unwrap(), Signal::TERM);
         assert_eq!(invocation::wait(&mut child), 143, "{options:?}");
+        drop(stdout);
+    }
+}
+
+/// A signal that finds nothing to end is no reason to keep to ourselves how it ended.
+#[test]
+fn how_it_ended_is_told_although_a_signal_comes_while_the_sandbox_is_closed() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let place = workspace.to_str().unwrap();
+    let script = "mkdir $0; cd $0; i=0; while [ $i -lt 2000 ]; do : > $i; i=$((i + 1)); done";
+    // Whether it was told used to be a matter of luck.
+    for round in 0..6 {
+        let words = ["--json", "--workspace", place, "--", "sh", "-c", script];
+        let running = home.exec(words).words([format!("round-{round}")]).spawn();
+        let first = workspace.join(format!("round-{round}"));
+        crate::eventually("changes are applied", || first.exists());
+        running.signal(Signal::INT);
+        let last = json::last(&running.wait().expect_code(0));
+        assert_eq!((&last["event"], &last["exit_code"]), (&"ended".into(), &0.into()), "{round}");
+    }
+}
+
+/// Output that nobody took before a signal made us go is missing, and that is no success.
+#[test]
+fn output_that_is_given_up_after_a_signal_is_told() {
+    for options in [&["--output", "6M", "--"][..], &["--json", "--output", "6M", "--"]] {
+        let home = Home::new();
+        let mark = home.mark();
+        let script = "head -c 5000000 /dev/zero | tr '\\0' x; exit 0";
+        let mut exec = home.exec(options).words(["sh", "-c", script, mark.as_str()]);
+        exec.command().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = exec.command().spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut said = Vec::new();
+        while !said.ends_with(b"xxx") {
+            let mut byte = [0];
+            stdout.read_exact(&mut byte).unwrap();
+            said.extend(byte);
+        }
+        let own = i32::try_from(child.id()).unwrap();
+        // The guest holds what the command wrote, and the command is through.
+        crate::eventually("the command has ended", || processes::with_argument(&mark) == [own]);
+        invocation::kill(own, Signal::TERM);
+        assert_eq!(invocation::wait(&mut child), 143, "{options:?}");
+        let mut told = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        assert!(told.contains("dropped") && told.contains("signal 15"), "{options:?}: {told}");
         drop(stdout);
     }
 }

@@ -11,6 +11,7 @@ mod processes;
 mod served;
 mod terminal;
 
+mod background;
 mod bytes;
 mod cells;
 mod compose;

@@ -40,6 +40,15 @@ fn bad_options_are_2_and_say_what_would_do() {
 }
 
 #[test]
+fn bad_options_are_told_as_json_where_we_were_asked_for_it_and_not_the_command() {
+    let home = Home::new();
+    let ran = home.exec(["--frobnicate", "--", "npm", "ls", "--json"]).run();
+    assert_eq!(ran.expect_error(2, &["--frobnicate"]).text(), "");
+    let ran = home.exec(["--json", "--frobnicate", "--", "true"]).run().expect_code(2);
+    assert!(ran.text().contains("CLI-003") && ran.errors().is_empty(), "{}", ran.text());
+}
+
+#[test]
 fn the_least_that_may_be_asked_for_is_enough() {
     let home = Home::new();
     for words in [
@@ -137,6 +146,59 @@ fn a_trail_within_the_workspace_is_refused() {
     let words = ["--workspace", workspace.to_str().unwrap(), "--audit", trail.to_str().unwrap()];
     home.shell(&words, "true").expect_error(2, &["CLI-003", "--audit", "--workspace"]);
     assert_eq!(std::fs::read_to_string(victim).unwrap(), "precious");
+}
+
+#[test]
+fn a_link_that_leads_a_trail_into_the_workspace_is_refused() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let trail = home.beside("trail");
+    std::os::unix::fs::symlink(workspace.join("planted"), &trail).unwrap();
+    let words = ["--workspace", workspace.to_str().unwrap(), "--audit", trail.to_str().unwrap()];
+    let run = || home.shell(&words, "touch was-run").expect_error(2, &["CLI-003", "--audit"]);
+    run();
+    assert_eq!(std::fs::read_dir(&workspace).unwrap().count(), 0, "something was made");
+    home.make_file(&workspace.join("planted"), "precious");
+    run();
+    assert_eq!(std::fs::read_to_string(workspace.join("planted")).unwrap(), "precious");
+    assert!(!workspace.join("was-run").exists());
+}
+
+/// What is no file may never take what is written to it, or be somebody's who did not expect it.
+#[test]
+fn a_trail_that_is_no_regular_file_is_refused_before_anything_is_run() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let fifo = home.beside("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, mode).unwrap();
+    let run = |path: &str| {
+        let words = ["--workspace", workspace.to_str().unwrap(), "--audit", path];
+        home.shell(&words, "touch was-run").expect_error(125, &["CLI-004", path, "regular file"]);
+        assert!(!workspace.join("was-run").exists(), "{path}");
+    };
+    let fifo_path = fifo.to_str().unwrap();
+    run(fifo_path);
+    let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
+    let reader = rustix::fs::open(&fifo, reader, rustix::fs::Mode::empty()).unwrap();
+    run(fifo_path);
+    drop(reader);
+    run("/dev/null");
+    run("/dev/stdout");
+}
+
+#[test]
+fn a_trail_that_is_our_own_output_is_refused() {
+    let home = Home::new();
+    let path = home.beside("output");
+    home.make_file(&path, "before\n");
+    let mut exec = home.exec(["--audit", path.to_str().unwrap(), "--", "true"]);
+    let output = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+    exec.command().stdin(std::process::Stdio::null()).stdout(output);
+    let ran = exec.command().output().unwrap();
+    assert_eq!(ran.status.code(), Some(125));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("CLI-004"));
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "before\n");
 }
 
 #[test]

@@ -108,6 +108,21 @@ fn after_a_signal_the_terminal_is_as_it_was() {
     }
 }
 
+/// Whoever holds a terminal's lock because nobody takes what he writes does not keep us from
+/// giving the terminal back.
+#[test]
+fn a_signal_is_obeyed_although_nobody_looks_at_the_terminal() {
+    let home = Home::new();
+    let workspace = home.make_directory("workspace");
+    let words = ["--workspace", workspace.to_str().unwrap(), "--"];
+    let mut exec = home.exec(words).words(["sh", "-c", "echo x > made; exec yes"]);
+    let terminal = Terminal::start_unread(exec.command());
+    terminal.until_it_is_full();
+    invocation::kill(terminal.pid(), Signal::TERM);
+    assert_eq!(terminal.end().0, 143); // which looks at the settings
+    assert_eq!(std::fs::read_to_string(workspace.join("made")).unwrap(), "x\n");
+}
+
 #[test]
 fn after_a_failure_the_terminal_is_as_it_was() {
     let home = Home::new();

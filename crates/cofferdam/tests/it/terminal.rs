@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -25,6 +26,21 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Starts a program with a terminal of its own as all three streams.
     pub(crate) fn start(command: &mut Command) -> Self {
+        let terminal = Self::start_unread(command);
+        let source = terminal.keyboard.as_ref().unwrap().try_clone().unwrap();
+        let shown = Arc::clone(&terminal.screen);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = rustix::io::read(&source, &mut buffer) {
+                let piece = buffer.get(..read).unwrap_or_default();
+                shown.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(piece);
+            }
+        });
+        terminal
+    }
+
+    /// The same, with nobody who takes what is shown.
+    pub(crate) fn start_unread(command: &mut Command) -> Self {
         let keyboard =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&keyboard).unwrap();
@@ -46,16 +62,7 @@ impl Terminal {
             });
         }
         let child = command.spawn().unwrap();
-        let screen = Arc::new(Mutex::new(Vec::new()));
-        let (source, shown) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = rustix::io::read(&source, &mut buffer) {
-                let piece = buffer.get(..read).unwrap_or_default();
-                shown.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(piece);
-            }
-        });
-        Self { keyboard: Some(keyboard), line, screen, child, before }
+        Self { keyboard: Some(keyboard), line, screen: Arc::default(), child, before }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -85,6 +92,15 @@ impl Terminal {
             assert!(std::time::Instant::now() < deadline, "no {text:?} in {:?}", self.shown());
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
+    }
+
+    /// Waits until nothing more can be shown, for nobody takes it.
+    pub(crate) fn until_it_is_full(&self) {
+        let takes = || {
+            let mut line = [PollFd::new(&self.line, PollFlags::OUT)];
+            rustix::event::poll(&mut line, Some(&Timespec::default())).unwrap() > 0
+        };
+        eventually("the terminal is full", || !takes());
     }
 
     /// Pulls the window to another size; the kernel tells the program.

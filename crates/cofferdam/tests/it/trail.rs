@@ -97,6 +97,22 @@ fn hostile_names_do_not_break_the_lines() {
 }
 
 #[test]
+fn a_run_that_never_begins_leaves_the_old_trail_as_it_is() {
+    let home = Home::new();
+    let trail = home.beside("trail");
+    let long = "an earlier trail\n".repeat(10_000);
+    home.make_file(&trail, &long);
+    let trail = trail.to_str().unwrap();
+    let missing = home.beside("missing");
+    let words = ["--audit", trail, "--workspace", missing.to_str().unwrap(), "--", "true"];
+    home.exec(words).run().expect_error(125, &["SBX-004"]);
+    assert_eq!(std::fs::read_to_string(trail).unwrap(), long);
+    home.exec(["--audit", trail, "--", "true"]).run().expect_code(0);
+    let text = std::fs::read_to_string(trail).unwrap();
+    assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{text}");
+}
+
+#[test]
 fn a_trail_is_written_whatever_became_of_the_command() {
     let home = Home::new();
     let trail = home.beside("trail");

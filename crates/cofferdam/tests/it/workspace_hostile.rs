@@ -1,10 +1,14 @@
 //! A workspace that somebody filled to do harm when its changes are applied.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::process::Stdio;
 use std::time::Duration;
 
 use crate::home::Home;
+use crate::invocation;
 use crate::workspace::Desk;
 
 #[test]
@@ -248,4 +252,43 @@ fn a_workspace_that_is_gone_at_the_end_is_told() {
     let directory = desk.home.make_directory("workspace");
     desk.home.shell(&[], "true").expect_code(0);
     assert_eq!(fs::read_to_string(directory.join("file")).unwrap(), "late\n");
+}
+
+#[test]
+fn changes_that_are_kept_are_told_of_whatever_else_went_wrong() {
+    for options in [&[][..], &["--json"]] {
+        let desk = Desk::new();
+        let place = desk.directory.to_str().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut input = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        let script = "echo late > file; echo ready; exec cat";
+        let mut exec = desk.home.exec(options).words(["--workspace", place, "--"]);
+        exec.command().args(["sh", "-c", script]).stdin(OwnedFd::from(input.try_clone().unwrap()));
+        exec.command().stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = exec.command().spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("ready") {
+            assert!(stdout.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+        fs::remove_dir(&desk.directory).unwrap();
+        // Who closes a connection without having read everything resets it.
+        input.write_all(b"unread").unwrap();
+        drop((peer, input));
+        assert_eq!(invocation::wait(&mut child), 125);
+        let mut told = String::new();
+        match options {
+            [] => child.stderr.take().unwrap().read_to_string(&mut told).unwrap(),
+            _ => stdout.read_to_string(&mut told).unwrap(),
+        };
+        let last = told.lines().last().unwrap_or_default();
+        let told = if options.is_empty() { told.as_str() } else { last };
+        for part in ["CLI-005", "Connection reset", "SBX-008", place] {
+            assert!(told.contains(part), "{options:?}: no {part} in {told}");
+        }
+        desk.home.make_directory("workspace");
+        desk.home.shell(&[], "true").expect_code(0);
+        assert_eq!(desk.read("file"), "late\n");
+    }
 }
