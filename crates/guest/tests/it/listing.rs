@@ -254,6 +254,31 @@ fn limits_binary_files_long_lines_and_bad_patterns_are_minded() {
 }
 
 #[test]
+fn patterns_that_ask_too_much_are_told_from_requests_that_were_ended() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    guest.put("file", "needle\n");
+    for depth in [300, 100_000] {
+        let nested = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        let outcome = glob(&mut client, ".", &nested, true).file();
+        assert!(matches!(outcome, Err(FileError::Pattern(_))), "{outcome:?}");
+        let FileRequest::Search { path, pattern, .. } = search(".", "needle") else { panic!() };
+        let request = FileRequest::Search {
+            path,
+            pattern,
+            literal: false,
+            ignore_case: false,
+            glob: Some(nested),
+            respect_ignore: true,
+            context: 0,
+            limit: 10,
+        };
+        let outcome = client.file(request).file();
+        assert!(matches!(outcome, Err(FileError::Pattern(_))), "{outcome:?}");
+    }
+}
+
+#[test]
 fn unreadable_places_are_named() {
     use std::os::unix::fs::PermissionsExt;
     let guest = Guest::start();
