@@ -206,7 +206,8 @@ pub enum FileRequest {
         limit: u64,
     },
     /// Write the call's input to a file, in one step: a reader sees the old
-    /// content or the new, never a mixture.
+    /// content or the new, never a mixture. Not so [`WriteMode::Append`]: it adds
+    /// the input as it comes, and what was added stays when the rest does not come.
     Write {
         /// The file; missing parent directories are made.
         path: Vec<u8>,
@@ -316,7 +317,7 @@ pub enum WriteMode {
     Replace,
     /// A file with this SHA-256, which is replaced.
     ReplaceIf([u8; 32]),
-    /// Nothing or a file, to whose end the input is added.
+    /// Nothing or a file, to whose end the input is added piece by piece.
     Append,
 }
 

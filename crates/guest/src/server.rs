@@ -3,14 +3,15 @@
 mod children;
 mod entrance;
 mod host;
+mod watches;
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Rlimit, getpid};
 
@@ -22,6 +23,7 @@ use crate::connection::{Candidate, Connection};
 use crate::spare::Spare;
 use crate::{sys, tree};
 use entrance::Entrance;
+use watches::Watches;
 
 pub use entrance::LACK_OF_MEMORY;
 
@@ -65,12 +67,30 @@ impl Subject {
         })
     }
 
-    fn plain(self) -> EventData {
-        EventData::new_u64(self as u64)
+    /// What an event is about that has come.
+    fn of(event: u64) -> Option<Self> {
+        Self::from_bits((event & 0xff) as u8)
     }
 
-    fn of_call(self, slot: usize, generation: u32) -> EventData {
-        EventData::new_u64(self as u64 | (slot as u64) << 8 | u64::from(generation) << 32)
+    /// Its slot and generation, if it is about a call.
+    fn call_of(event: u64) -> (usize, u32) {
+        ((event >> 8 & 0xff_ffff) as usize, (event >> 32) as u32)
+    }
+
+    fn plain(self) -> u64 {
+        self as u64
+    }
+
+    fn of_call(self, slot: usize, generation: u32) -> u64 {
+        self as u64 | (slot as u64) << 8 | u64::from(generation) << 32
+    }
+
+    /// What makes a descriptor ready.
+    fn flags(self) -> EventFlags {
+        match self {
+            Self::ConnectionOutput | Self::CallInput => EventFlags::OUT,
+            _ => EventFlags::IN,
+        }
     }
 }
 
@@ -97,7 +117,7 @@ pub(crate) struct Server {
     spare_due: bool,
     /// What the next command that streams its output writes to by itself.
     pub(crate) outlets: Option<Outlets>,
-    epoll: OwnedFd,
+    watches: Watches,
     children: OwnedFd,
     entrance: Option<Entrance>,
     /// Kept so that a host can dial when all other descriptors are in use.
@@ -113,10 +133,9 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(door: Door, workspace: Vec<u8>, open_files: Rlimit) -> Result<Self, Errno> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut watches = Watches::new()?;
         let children = sys::child_signals()?;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&epoll, &children, Subject::Children.plain(), flags)?;
+        watches.add(&children, Subject::Children.plain());
         let mut server = Self {
             calls: Calls::default(),
             workspace,
@@ -125,7 +144,7 @@ impl Server {
             spare: None,
             spare_due: false,
             outlets: None,
-            epoll,
+            watches,
             children,
             entrance: None,
             reserved: Vec::new(),
@@ -155,7 +174,7 @@ impl Server {
             let idles = !trimmed && wait.is_none_or(|wait| wait > IDLE);
             let wait = if idles { Some(IDLE) } else { wait };
             let timeout = wait.and_then(|wait| Timespec::try_from(wait).ok());
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+            match epoll::wait(&self.watches.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
@@ -187,7 +206,7 @@ impl Server {
         }
         let sweep = self.sweep.map(|(_, at)| at);
         let calls = self.calls.iter().filter_map(|(_, call)| call.deadline());
-        let next = calls.chain(sweep).min()?;
+        let next = calls.chain(sweep).chain(self.watches.look_at).min()?;
         let wait = next.saturating_duration_since(Instant::now());
         // Rounded up: waking early would be waking for nothing.
         Some(wait.min(LONGEST_WAIT) + Duration::from_micros(50))
@@ -199,8 +218,8 @@ impl Server {
         sys::trim_memory();
     }
 
-    fn note(&mut self, data: u64) {
-        let Some(subject) = Subject::from_bits((data & 0xff) as u8) else { return };
+    fn note(&mut self, event: u64) {
+        let Some(subject) = Subject::of(event) else { return };
         match subject {
             Subject::Entrance => self.accept(),
             Subject::Children => self.reap(),
@@ -216,8 +235,8 @@ impl Server {
             }
             Subject::Candidate => self.listen_to_candidate(),
             Subject::CallOutput | Subject::CallError | Subject::CallInput | Subject::CallReport => {
-                let slot = (data >> 8 & 0xff_ffff) as usize;
-                let Some(call) = self.calls.get_current(slot, (data >> 32) as u32) else { return };
+                let (slot, generation) = Subject::call_of(event);
+                let Some(call) = self.calls.get_current(slot, generation) else { return };
                 if let Some(watched) = watched(call, subject) {
                     watched.ready = true;
                 }
@@ -257,6 +276,7 @@ impl Server {
         if self.sweep.is_some_and(|(_, at)| now >= at) {
             self.sweep_strays();
         }
+        self.look(now);
     }
 
     fn take_turns(&mut self, now: Instant) {
@@ -295,14 +315,9 @@ impl Server {
             let Some(watched) = watched(call, subject).filter(|watched| !watched.registered) else {
                 continue;
             };
-            let flags =
-                if subject == Subject::CallInput { EventFlags::OUT } else { EventFlags::IN };
-            let data = subject.of_call(slot, generation);
             watched.registered = true;
-            // One that is watched says so if it is ready now. One that cannot be watched is
-            // looked at once, and again when its writer has ended.
-            watched.ready =
-                epoll::add(&self.epoll, &watched.fd, data, flags | EventFlags::ET).is_err();
+            // One that is watched says so if it is ready now.
+            watched.ready = !self.watches.add(&watched.fd, subject.of_call(slot, generation));
         }
     }
 
@@ -313,7 +328,7 @@ impl Server {
                 [Subject::CallOutput, Subject::CallError, Subject::CallInput, Subject::CallReport]
             {
                 if let Some(watched) = watched(&mut call, subject) {
-                    unwatch(self.epoll.as_fd(), watched);
+                    self.watches.remove(&watched.fd);
                 }
             }
         }
@@ -332,8 +347,4 @@ fn watched(call: &mut Call, subject: Subject) -> Option<&mut Watched> {
         },
         _ => None,
     }
-}
-
-fn unwatch(epoll: BorrowedFd<'_>, watched: &Watched) {
-    epoll::delete(epoll, &watched.fd).ok();
 }

@@ -5,7 +5,7 @@
 //! input and output are pipes like those of a command; its answer comes over a
 //! third.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use cofferdam_guest_protocol::{
     Control, FileError, FileReply, FileRequest, MAX_PAYLOAD, OutputMode,
@@ -32,6 +32,8 @@ pub(crate) struct Worker {
     reply: Option<Watched>,
     bytes: Vec<u8>,
     killed: bool,
+    /// The signal that ended it, if it was one.
+    signal: Option<i32>,
     over: bool,
 }
 
@@ -69,11 +71,7 @@ pub(crate) fn start(
         error: OutChannel::absent(),
         input: InChannel::new(Some(input), Kind::Pipe),
     };
-    let reply = Some(Watched::new(reply));
-    Ok((
-        Worker { child: Some(child), reply, bytes: Vec::new(), killed: false, over: false },
-        channels,
-    ))
+    Ok((Worker::new(child, reply), channels))
 }
 
 fn serve(request: &FileRequest, workspace: &[u8]) {
@@ -90,6 +88,17 @@ fn serve(request: &FileRequest, workspace: &[u8]) {
 }
 
 impl Worker {
+    fn new(child: Pid, reply: OwnedFd) -> Self {
+        Self {
+            child: Some(child),
+            reply: Some(Watched::new(reply)),
+            bytes: Vec::new(),
+            killed: false,
+            signal: None,
+            over: false,
+        }
+    }
+
     pub(crate) fn child(&self) -> Option<Pid> {
         self.child
     }
@@ -100,7 +109,7 @@ impl Worker {
 
     pub(crate) fn child_ended(&mut self, status: WaitStatus) {
         self.child = None;
-        self.killed |= status.signaled();
+        self.signal = status.terminating_signal();
         if let Some(reply) = &mut self.reply {
             reply.ready = true;
         }
@@ -139,10 +148,14 @@ impl Worker {
             Ok(answer) => answer,
             // How it ended says why there is no answer.
             Err(_) if self.child.is_some() => return None,
-            Err(_) if self.killed => Err(FileError::Killed),
+            Err(_) if self.killed || self.signal == Some(libc::SIGKILL) => Err(FileError::Killed),
             Err(_) => Err(FileError::Io {
                 errno: Errno::IO.raw_os_error(),
-                message: "the file operation ended without an answer".to_owned(),
+                message: match self.signal {
+                    // Nobody wanted that: it is a defect.
+                    Some(signal) => format!("the file operation failed with signal {signal}"),
+                    None => "the file operation ended without an answer".to_owned(),
+                },
             }),
         };
         self.over = true;
@@ -150,5 +163,35 @@ impl Worker {
         channels.output.finish(Writers::Gone);
         channels.input.close();
         Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(killed: bool, signal: Option<i32>) -> Answer {
+        let (reply, _) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut worker = Worker::new(rustix::process::getpid(), reply);
+        (worker.child, worker.killed, worker.signal) = (None, killed, signal);
+        worker.read_reply();
+        let mut channels = Channels {
+            output: OutChannel::absent(),
+            error: OutChannel::absent(),
+            input: InChannel::new(None, Kind::Pipe),
+        };
+        worker.advance(&mut channels).unwrap()
+    }
+
+    #[test]
+    fn only_a_worker_that_was_killed_is_said_to_be() {
+        assert_eq!(answer(true, Some(libc::SIGKILL)), Err(FileError::Killed));
+        assert_eq!(answer(false, Some(libc::SIGKILL)), Err(FileError::Killed));
+        let text = |answer: Answer| answer.unwrap_err().to_string();
+        assert_eq!(
+            text(answer(false, Some(libc::SIGABRT))),
+            "the file operation failed with signal 6"
+        );
+        assert_eq!(text(answer(false, None)), "the file operation ended without an answer");
     }
 }

@@ -73,7 +73,7 @@ impl Files {
         Ok(FileStream::new(self.begin(request).await?))
     }
 
-    /// Writes a file in one step.
+    /// Writes a file in one step; only [`WriteMode::Append`] adds to it as the bytes come.
     ///
     /// # Errors
     /// When the guest cannot.
@@ -91,10 +91,12 @@ impl Files {
         written(finish(&mut handle).await?)
     }
 
-    /// Writes a file in one step, from a reader.
+    /// Writes a file in one step, from a reader; only [`WriteMode::Append`] adds to it as the
+    /// bytes come.
     ///
     /// # Errors
-    /// When the guest cannot, or the reader fails; the file is then as it was.
+    /// When the guest cannot, or the reader fails; the file is then as it was, unless it was
+    /// being added to.
     pub async fn write_from(
         &self,
         path: impl Into<Vec<u8>>,

@@ -6,13 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use cofferdam_guest_protocol::{Entry, FileError, FileReply};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{GlobBuilder, GlobSet};
 use rustix::fs::{FileType, Stat};
 
 use super::error::{self, LeftOut};
 use super::records::{Records, file_stat};
 use super::resolve::{Relative, Workspace, stat_at};
 use super::walk::{Found, Scope, Walk};
+
+/// How deep the braces of a pattern may be nested. What understands them takes some of the
+/// stack for each.
+const DEEPEST_BRACES: usize = 32;
 
 /// Sends the entries of a directory, down to a depth.
 pub(super) fn list(
@@ -117,7 +121,7 @@ pub(super) fn from_workspace(start: &Relative, path: &[u8]) -> Vec<u8> {
 pub(super) struct Pattern {
     /// `None` takes everything, as `**` does: building one for it would cost as much as
     /// a small tree's whole walk.
-    matcher: Option<GlobMatcher>,
+    matcher: Option<GlobSet>,
     /// The directories that every match is in.
     prefix: Vec<Vec<u8>>,
     name_only: bool,
@@ -127,10 +131,11 @@ impl Pattern {
     /// A pattern for the whole path.
     pub(super) fn new(pattern: &str) -> Result<Self, FileError> {
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
-        let glob = GlobBuilder::new(pattern)
-            .literal_separator(true)
-            .build()
-            .map_err(|error| FileError::Pattern(error.to_string()))?;
+        if nests_too_deep(pattern) {
+            return Err(FileError::Pattern("its braces are nested too deep".to_owned()));
+        }
+        let malformed = |error: globset::Error| FileError::Pattern(error.to_string());
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build().map_err(malformed)?;
         let is_plain = |part: &&str| !part.contains(['*', '?', '[', ']', '{', '}', '\\', ',']);
         // Braces may hold a separator: then nothing is sure.
         let certain = !pattern.contains(['{', '[', '\\']);
@@ -142,7 +147,9 @@ impl Pattern {
             .take_while(|part| certain && is_plain(part))
             .map(|part| part.as_bytes().to_vec())
             .collect();
-        let matcher = (pattern != "**").then(|| glob.compile_matcher());
+        // Of one, because one by itself cannot say that it is too large: it panics.
+        let matcher = (pattern != "**").then(|| GlobSet::new([glob])).transpose();
+        let matcher = matcher.map_err(malformed)?;
         Ok(Self { matcher, prefix, name_only: false })
     }
 
@@ -167,6 +174,19 @@ impl Pattern {
         self.name_only
             || directory.split(|byte| *byte == b'/').zip(&self.prefix).all(|(a, b)| a == b)
     }
+}
+
+/// Whether a pattern has more braces in one another than it needs.
+pub(super) fn nests_too_deep(pattern: &str) -> bool {
+    let mut depth = 0_usize;
+    pattern.bytes().any(|byte| {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > DEEPEST_BRACES
+    })
 }
 
 #[cfg(test)]
@@ -210,5 +230,15 @@ mod tests {
     #[test]
     fn a_malformed_pattern_is_an_error() {
         assert!(matches!(Pattern::new("a[").err(), Some(FileError::Pattern(_))));
+    }
+
+    #[test]
+    fn a_pattern_that_asks_too_much_is_an_error() {
+        let nested = |depth: usize| format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        assert!(Pattern::new(&nested(DEEPEST_BRACES)).unwrap().matches(b"a"));
+        let wide = "?".repeat(1_000_000);
+        for absurd in [nested(DEEPEST_BRACES + 1), nested(300), nested(400_000), wide] {
+            assert!(matches!(Pattern::new(&absurd).err(), Some(FileError::Pattern(_))));
+        }
     }
 }

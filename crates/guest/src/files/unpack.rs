@@ -2,13 +2,12 @@
 //!
 //! Nothing in an archive is trusted. What leads out of the workspace, or is more
 //! than files, directories and links, is left out with the reason; headers that
-//! stand for others (long names) are read only up to a bound.
+//! stand for others (long names) are read only up to a bound. What is there already
+//! is lost only when all of its entry has come and is in its place.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use cofferdam_guest_protocol::{CHUNK, FileError, FileReply};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
@@ -17,6 +16,7 @@ use tar::{Archive, Entry, EntryType, PaxExtensions};
 
 use super::error::{self, LeftOut};
 use super::resolve::{Relative, Workspace, stat_at};
+use super::write::{NewFile, temporary_name};
 
 /// Entries in an archive.
 const MOST_ENTRIES: u64 = 1_000_000;
@@ -188,8 +188,7 @@ impl Unpack<'_> {
                     return left_out("the link leads out of the workspace");
                 }
                 let parent = self.workspace.make_directories(&parent)?;
-                make_room(parent.as_fd(), name)?;
-                rustix::fs::symlinkat(link, &parent, *name)?;
+                put(parent.as_fd(), name, |name| rustix::fs::symlinkat(link, &parent, name))?;
             }
             EntryType::Link => self.hard_link(&parent, name, link)?,
             EntryType::Char | EntryType::Block => return left_out("a device"),
@@ -237,9 +236,9 @@ impl Unpack<'_> {
         if stat_at(&parent, name).is_ok_and(|there| there.st_ino == stat.st_ino) {
             return Ok(());
         }
-        make_room(parent.as_fd(), name)?;
-        rustix::fs::linkat(&source, *target, &parent, name, AtFlags::empty())?;
-        Ok(())
+        let link =
+            |name: &[u8]| rustix::fs::linkat(&source, *target, &parent, name, AtFlags::empty());
+        put(parent.as_fd(), name, link)
     }
 }
 
@@ -282,13 +281,33 @@ fn stays_inside(parent: &Relative, target: &[u8]) -> bool {
     true
 }
 
-/// Removes what has the name of an entry, unless it is a directory.
-fn make_room(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), Problem> {
-    match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(Errno::ISDIR) => left_out("a directory of that name exists"),
+/// Whether something that may be replaced has the name of an entry.
+fn is_there(parent: BorrowedFd<'_>, name: &[u8]) -> Result<bool, Problem> {
+    match stat_at(parent, name) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+            left_out("a directory of that name exists")
+        }
+        Ok(_) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
+}
+
+/// Makes something of a name, in the place of what may be there.
+fn put(
+    parent: BorrowedFd<'_>,
+    name: &[u8],
+    make: impl Fn(&[u8]) -> Result<(), Errno>,
+) -> Result<(), Problem> {
+    if !is_there(parent, name)? {
+        return Ok(make(name)?);
+    }
+    let temporary = temporary_name()?;
+    make(&temporary)?;
+    let placed = rustix::fs::renameat(parent, temporary.as_slice(), parent, name);
+    // It is still there when it was not renamed, or was another name of the same file.
+    rustix::fs::unlinkat(parent, temporary.as_slice(), AtFlags::empty()).ok();
+    Ok(placed?)
 }
 
 fn write_file(
@@ -297,41 +316,33 @@ fn write_file(
     mode: u32,
     entry: &mut Entry<'_, Input>,
 ) -> Result<u64, Problem> {
-    make_room(parent.as_fd(), name)?;
-    let flags = OFlags::WRONLY
-        | OFlags::CREATE
-        | OFlags::EXCL
-        | OFlags::NOFOLLOW
-        | OFlags::NOCTTY
-        | OFlags::CLOEXEC;
-    let path = OsStr::from_bytes(name);
-    let file = rustix::fs::openat(&parent, path, flags, Mode::from_raw_mode(0o600))?;
-    let mut file = File::from(file);
+    let torn = |reason: String| Problem::Fatal(FileError::Archive(reason));
+    let overwrite = is_there(parent.as_fd(), name)?;
+    let size = entry.header().entry_size().map_err(|error| torn(error.to_string()))?;
+    // Half a file is worse than none: it is gone again unless it is placed. Where there is
+    // nothing to lose it has its name at once, which is sooner done.
+    let mut new =
+        if overwrite { NewFile::create(parent)? } else { NewFile::create_as(parent, name)? };
     let mut written = 0;
     let mut buffer = vec![0; CHUNK];
     loop {
-        let fatal = |error: &std::io::Error| Problem::Fatal(FileError::Archive(error.to_string()));
-        let count = entry.read(&mut buffer).map_err(|error| fatal(&error))?;
+        let count = entry.read(&mut buffer).map_err(|error| torn(error.to_string()))?;
         let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
-        if let Err(error) = file.write_all(bytes) {
-            // Half a file is worse than none.
-            unlink_quietly(parent.as_fd(), name);
-            return Err(error::of_std(&error).into());
-        }
+        new.file.write_all(bytes).map_err(|error| error::of_std(&error))?;
         written += count as u64;
     }
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode & 0o777))?;
+    if written < size {
+        return Err(torn("it ends in the middle of a file".to_owned()));
+    }
+    rustix::fs::fchmod(&new.file, Mode::from_raw_mode(mode & 0o777))?;
     if let Ok(modified) = entry.header().mtime() {
         let time = Timespec { tv_sec: i64::try_from(modified).unwrap_or(0), tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
         // A time that the file system cannot hold is no reason to fail.
-        rustix::fs::futimens(&file, &times).ok();
+        rustix::fs::futimens(&new.file, &times).ok();
     }
+    new.place(name, overwrite)?;
     Ok(written)
-}
-
-fn unlink_quietly(parent: BorrowedFd<'_>, name: &[u8]) {
-    rustix::fs::unlinkat(parent, name, AtFlags::empty()).ok();
 }
 
 /// Reads an entry that stands for a header.

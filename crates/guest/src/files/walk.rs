@@ -159,7 +159,7 @@ impl Walk {
         let directory = workspace.open_directory(start)?;
         let rules = match scope {
             Scope::Everything => None,
-            Scope::NotIgnored => Some(Rules::above(workspace, start)),
+            Scope::NotIgnored => Some(Rules::above(workspace, start, left_out)),
         };
         let mut walk = Self {
             descent: Descent::new(directory).map_err(error::of)?,
@@ -283,7 +283,7 @@ impl Walk {
         }
         names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
         if let Some(rules) = &mut self.rules {
-            rules.enter(place, &self.path, &names);
+            rules.enter(place, &self.path, &names, left_out);
         }
         self.names.push(names);
         Ok(())

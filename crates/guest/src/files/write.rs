@@ -240,11 +240,11 @@ pub(super) fn make_directory(workspace: &Workspace, path: &[u8]) -> Result<FileR
     }
 }
 
-/// Content that has no name yet, or only a temporary one.
+/// Content that has no name yet, or only for the time being.
 pub(super) struct NewFile {
     parent: OwnedFd,
     pub(super) file: File,
-    temporary: Option<String>,
+    temporary: Option<Vec<u8>>,
 }
 
 impl NewFile {
@@ -259,16 +259,21 @@ impl NewFile {
             return Ok(Self { parent, file: File::from(file), temporary: None });
         }
         // Not every file system knows files without a name.
-        let name = temporary_name()?;
+        Self::create_as(parent, &temporary_name()?)
+    }
+
+    /// Begins a file under a name that nothing has. It is gone again unless it is placed.
+    pub(super) fn create_as(parent: OwnedFd, name: &[u8]) -> Result<Self, FileError> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        let file =
-            rustix::fs::openat(&parent, name.as_str(), flags, owner_only).map_err(error::of)?;
-        Ok(Self { parent, file: File::from(file), temporary: Some(name) })
+        let owner_only = Mode::from_raw_mode(0o600);
+        let file = rustix::fs::openat(&parent, name, flags, owner_only).map_err(error::of)?;
+        Ok(Self { parent, file: File::from(file), temporary: Some(name.to_vec()) })
     }
 
     /// Gives it its permissions and its name, and returns its size.
     pub(super) fn finish(
-        mut self,
+        self,
         name: &[u8],
         permissions: u32,
         overwrite: bool,
@@ -277,25 +282,30 @@ impl NewFile {
         self.file.set_permissions(std::fs::Permissions::from_mode(permissions)).map_err(in_std)?;
         self.file.sync_all().map_err(in_std)?;
         let size = self.file.metadata().map_err(in_std)?.size();
+        self.place(name, overwrite)?;
+        Ok(size)
+    }
+
+    /// Gives it its name.
+    pub(super) fn place(mut self, name: &[u8], overwrite: bool) -> Result<(), FileError> {
         if self.temporary.is_none() && !overwrite {
-            self.link(name).map_err(error::of)?;
-            return Ok(size);
+            return self.link(name).map_err(error::of);
         }
         if self.temporary.is_none() {
             let temporary = temporary_name()?;
-            self.link(temporary.as_bytes()).map_err(error::of)?;
+            self.link(&temporary).map_err(error::of)?;
             self.temporary = Some(temporary);
         }
-        if let Some(temporary) = &self.temporary {
-            let (parent, old) = (self.parent.as_fd(), temporary.as_bytes());
+        if let Some(temporary) = self.temporary.as_deref().filter(|temporary| *temporary != name) {
+            let (parent, old) = (self.parent.as_fd(), temporary);
             if overwrite {
                 rustix::fs::renameat(parent, old, parent, name).map_err(error::of)?;
             } else {
                 rename_to_nothing(parent, old, parent, name).map_err(error::of)?;
             }
-            self.temporary = None;
         }
-        Ok(size)
+        self.temporary = None;
+        Ok(())
     }
 
     fn link(&self, name: &[u8]) -> Result<(), Errno> {
@@ -308,15 +318,16 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(name) = &self.temporary {
             // If it cannot be removed, it was removed.
-            rustix::fs::unlinkat(&self.parent, name.as_str(), AtFlags::empty()).ok();
+            rustix::fs::unlinkat(&self.parent, name.as_slice(), AtFlags::empty()).ok();
         }
     }
 }
 
-fn temporary_name() -> Result<String, FileError> {
+/// A name that nothing has.
+pub(super) fn temporary_name() -> Result<Vec<u8>, FileError> {
     let mut random = [0; 8];
     rustix::rand::getrandom(&mut random, GetRandomFlags::empty()).map_err(error::of)?;
-    Ok(format!(".cofferdam-{:016x}", u64::from_le_bytes(random)))
+    Ok(format!(".cofferdam-{:016x}", u64::from_le_bytes(random)).into_bytes())
 }
 
 /// Copies up to the end and returns the digest of what was copied.

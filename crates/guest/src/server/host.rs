@@ -2,14 +2,13 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::process::getpid;
 
 use super::entrance::{Arrival, Entrance};
 use super::{Server, Subject};
 use crate::call::Work;
-use crate::connection::{Bulk, Candidate, Connection, Lost, Written};
+use crate::connection::{Bulk, Candidate, Lost, Written};
 use crate::tree;
 
 /// Peers taken at a time; only the last of them can become the host.
@@ -25,8 +24,7 @@ impl Server {
     /// Lets hosts in from here on.
     pub(super) fn open(&mut self, entrance: Entrance) -> Result<(), Errno> {
         rustix::io::ioctl_fionbio(&entrance.socket, true)?;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, &entrance.socket, Subject::Entrance.plain(), flags)?;
+        self.watches.add(&entrance.socket, Subject::Entrance.plain());
         self.reserve();
         self.entrance = Some(entrance);
         Ok(())
@@ -70,7 +68,7 @@ impl Server {
     /// Keeps descriptors for the next host, if there are any.
     pub(crate) fn reserve(&mut self) {
         while self.reserved.len() < RESERVED {
-            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&self.epoll, 0) else { return };
+            let Ok(fd) = rustix::io::fcntl_dupfd_cloexec(&self.watches.epoll, 0) else { return };
             self.reserved.push(fd);
         }
     }
@@ -82,12 +80,7 @@ impl Server {
             self.lose_candidate();
             return;
         };
-        let flags = EventFlags::IN | EventFlags::ET;
-        let data = Subject::Candidate.plain();
-        if epoll::add(&self.epoll, &candidate.input, data, flags).is_err() {
-            self.lose_candidate();
-            return;
-        }
+        self.watches.add(&candidate.input, Subject::Candidate.plain());
         self.candidate = Some(candidate);
         self.listen_to_candidate();
     }
@@ -107,30 +100,20 @@ impl Server {
                 self.disconnect();
                 self.over = false;
                 let connection = candidate.accept();
-                if self.watch_connection(&connection).is_ok() {
-                    self.connection = Some(connection);
-                } else {
-                    self.over |= self.entrance.is_none();
-                }
+                self.watches.remove(&connection.input);
+                self.watches.add(&connection.input, Subject::ConnectionInput.plain());
+                self.watches.add(&connection.output, Subject::ConnectionOutput.plain());
+                self.connection = Some(connection);
             }
         }
-    }
-
-    fn watch_connection(&self, connection: &Connection) -> Result<(), Errno> {
-        epoll::delete(&self.epoll, &connection.input)?;
-        let input = Subject::ConnectionInput.plain();
-        let output = Subject::ConnectionOutput.plain();
-        epoll::add(&self.epoll, &connection.input, input, EventFlags::IN | EventFlags::ET)?;
-        epoll::add(&self.epoll, &connection.output, output, EventFlags::OUT | EventFlags::ET)
     }
 
     /// Running commands go on without a connection. Tunnels end: nobody can go on with
     /// one, and what they lead to is not to wait for somebody who is gone.
     fn disconnect(&mut self) {
         let Some(connection) = self.connection.take() else { return };
-        // Forks may still share the description, so closing is not enough.
-        epoll::delete(&self.epoll, &connection.input).ok();
-        epoll::delete(&self.epoll, &connection.output).ok();
+        self.watches.remove(&connection.input);
+        self.watches.remove(&connection.output);
         self.senders.clear();
         let tunnels = self.calls.iter().filter(|(_, call)| matches!(call.work, Work::Tunnel(_)));
         let tunnels: Vec<(usize, u64)> = tunnels.map(|(slot, call)| (slot, call.id)).collect();

@@ -208,6 +208,61 @@ fn a_torn_or_absurd_archive_is_an_error_and_no_more() {
     assert!(matches!(outcome, Err(FileError::Archive(_))), "{outcome:?}");
 }
 
+/// Unpacks over a file what cannot be unpacked: the file stays, and nothing comes beside it.
+fn is_kept(archive: &[u8]) -> Result<(u64, u64, Skipped), FileError> {
+    // No file may be longer than some kilobytes, as on a disk that is full.
+    let guest = Guest::start_after("ulimit -f 8");
+    let file = guest.put("file", "before");
+    let outcome = unpack(&mut guest.connect(), ".", archive);
+    assert_eq!(fs::read_to_string(&file).unwrap_or_default(), "before", "{outcome:?}");
+    assert_eq!(fs::read_dir(guest.workspace()).unwrap().count(), 1);
+    outcome
+}
+
+#[test]
+fn a_file_is_kept_when_the_archive_ends_early() {
+    let mut archive = Builder::new(Vec::new());
+    entry(&mut archive, EntryType::Regular, "file", "", b"after\n".repeat(1_000).as_slice());
+    let torn = is_kept(&archive.into_inner().unwrap()[..2_000]);
+    assert!(matches!(torn, Err(FileError::Archive(_))), "{torn:?}");
+}
+
+#[test]
+fn a_file_is_kept_when_there_is_no_room_for_the_next() {
+    let mut archive = Builder::new(Vec::new());
+    entry(&mut archive, EntryType::Regular, "file", "", &[b'x'; 100_000]);
+    let (entries, _, skipped) = is_kept(&archive.into_inner().unwrap()).unwrap();
+    assert_eq!((entries, skipped.len()), (0, 1), "{skipped:?}");
+}
+
+#[test]
+fn a_file_is_kept_when_a_link_cannot_be_made() {
+    let mut archive = Builder::new(Vec::new());
+    let too_long = "l".repeat(5_000);
+    entry(&mut archive, EntryType::GNULongLink, "long", "", too_long.as_bytes());
+    entry(&mut archive, EntryType::Symlink, "file", "", b"");
+    let (entries, _, skipped) = is_kept(&archive.into_inner().unwrap()).unwrap();
+    assert_eq!((entries, skipped.len()), (0, 1), "{skipped:?}");
+}
+
+#[test]
+fn what_can_be_unpacked_takes_the_place_of_what_is_there() {
+    let guest = Guest::start();
+    guest.put("file", "before");
+    let mut archive = Builder::new(Vec::new());
+    entry(&mut archive, EntryType::Regular, "file", "", b"after");
+    entry(&mut archive, EntryType::Regular, "other", "", b"other");
+    entry(&mut archive, EntryType::Link, "linked", "file", b"");
+    entry(&mut archive, EntryType::Link, "linked", "other", b"");
+    entry(&mut archive, EntryType::Symlink, "other", "file", b"");
+    let outcome = unpack(&mut guest.connect(), ".", &archive.into_inner().unwrap());
+    assert_eq!(outcome, Ok((5, 10, vec![])));
+    assert_eq!(fs::read(guest.workspace().join("linked")).unwrap(), b"other");
+    assert_eq!(fs::read_link(guest.workspace().join("other")).unwrap().to_str(), Some("file"));
+    assert_eq!(fs::read(guest.workspace().join("file")).unwrap(), b"after");
+    assert_eq!(fs::read_dir(guest.workspace()).unwrap().count(), 3);
+}
+
 #[test]
 fn names_of_other_archivers_are_understood() {
     let guest = Guest::start();

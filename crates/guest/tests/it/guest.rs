@@ -39,6 +39,11 @@ impl Guest {
 
     /// Starts a guest from a shell that did something else before.
     pub(crate) fn start_after(script: &str) -> Self {
+        Self::start_prepared(script, |_| {})
+    }
+
+    /// Starts a guest from a shell that somebody has prepared.
+    pub(crate) fn start_prepared(script: &str, prepare: impl FnOnce(&mut Command)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let listener = UnixListener::bind(directory.path().join("socket")).unwrap();
@@ -50,6 +55,7 @@ impl Guest {
         command.stdin(Stdio::from(OwnedFd::from(listener)));
         command.env_clear().env("COFFERDAM_WORKSPACE", &workspace);
         as_nobody(&mut command, &workspace);
+        prepare(&mut command);
         let child = command.spawn().unwrap();
         Self { child, directory }
     }

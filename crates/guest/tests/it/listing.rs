@@ -167,6 +167,64 @@ fn an_ignore_file_that_is_a_trap_does_no_harm() {
 }
 
 #[test]
+fn ignore_files_that_are_too_much_together_are_left_out_and_named() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    // Each costs as much as the first, however often it is the same.
+    let rules: String = (0..20_000).map(|line| format!("name-{line}\n")).collect();
+    let first = guest.put("d00/.gitignore", format!("{rules}plain\n"));
+    guest.put("d00/plain", "");
+    for directory in 1..60 {
+        let directory = guest.workspace().join(format!("d{directory:02}"));
+        fs::create_dir(&directory).unwrap();
+        fs::hard_link(&first, directory.join(".gitignore")).unwrap();
+        fs::write(directory.join("plain"), "").unwrap();
+    }
+    guest.give_away();
+    let outcome = glob(&mut client, ".", "*/plain", true);
+    assert_eq!(names(&outcome).len(), 58, "only the first two are heeded");
+    let Ok(FileReply::Listed { unreadable, .. }) = outcome.file() else { panic!() };
+    assert_eq!(unreadable.len(), 58);
+    assert_eq!(unreadable[0].0, b"d02/.gitignore");
+    assert!(unreadable[0].1.contains("not heeded"), "{unreadable:?}");
+
+    // Those that are long, and no rules at all.
+    fs::write(&first, "#".repeat(1_000_000)).unwrap();
+    let outcome = glob(&mut client, ".", "*/plain", true);
+    let Ok(FileReply::Listed { unreadable, .. }) = outcome.file() else { panic!() };
+    assert_eq!(unreadable.len(), 56);
+}
+
+#[test]
+fn an_ignore_file_that_is_too_long_is_heeded_as_far_as_it_is_read() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    let beginning = "first\n".to_owned() + &"#\n".repeat((1 << 19) - 10);
+    // The line that the bound is in would be `/`, or `/a`, or the like.
+    guest.put(".gitignore", format!("{beginning}{}\nlast\n", "/aaaaaaaaaaa".repeat(40)));
+    guest.put("first", "");
+    guest.put("last", "");
+    let outcome = glob(&mut client, ".", "*t", true);
+    assert_eq!(names(&outcome), ["last"]);
+    let Ok(FileReply::Listed { unreadable, .. }) = outcome.file() else { panic!() };
+    assert_eq!((unreadable.len(), unreadable[0].0.as_slice()), (1, b".gitignore".as_slice()));
+}
+
+#[test]
+fn an_absurd_line_of_an_ignore_file_does_not_end_the_walk() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    for depth in [300, 200_000] {
+        let nested = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        guest.put(".gitignore", format!("{nested}\nignored\n"));
+        guest.put("ignored", "");
+        guest.put("file", "");
+        let outcome = glob(&mut client, ".", "[a-z]*", true);
+        assert_eq!(names(&outcome), ["file"], "{:?}", outcome.file());
+    }
+}
+
+#[test]
 fn matching_lines_come_with_their_numbers_and_context() {
     let guest = Guest::start();
     let mut client = guest.connect();
@@ -251,6 +309,31 @@ fn limits_binary_files_long_lines_and_bad_patterns_are_minded() {
     assert!(matches!(bad.file(), Err(FileError::Pattern(_))));
     let absurd = client.file(search(".", "((a{1000}){1000}){1000}"));
     assert!(matches!(absurd.file(), Err(FileError::Pattern(_))));
+}
+
+#[test]
+fn patterns_that_ask_too_much_are_told_from_requests_that_were_ended() {
+    let guest = Guest::start();
+    let mut client = guest.connect();
+    guest.put("file", "needle\n");
+    for depth in [300, 100_000] {
+        let nested = format!("{}a{}", "{".repeat(depth), "}".repeat(depth));
+        let outcome = glob(&mut client, ".", &nested, true).file();
+        assert!(matches!(outcome, Err(FileError::Pattern(_))), "{outcome:?}");
+        let FileRequest::Search { path, pattern, .. } = search(".", "needle") else { panic!() };
+        let request = FileRequest::Search {
+            path,
+            pattern,
+            literal: false,
+            ignore_case: false,
+            glob: Some(nested),
+            respect_ignore: true,
+            context: 0,
+            limit: 10,
+        };
+        let outcome = client.file(request).file();
+        assert!(matches!(outcome, Err(FileError::Pattern(_))), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -19,3 +19,4 @@ mod spare;
 mod speed;
 mod terminal;
 mod tunnel;
+mod watches;

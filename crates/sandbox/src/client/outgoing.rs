@@ -25,6 +25,9 @@ const LIMIT: usize = 512 << 10;
 /// copied at all.
 const COPIED: usize = 4 << 10;
 
+/// With more than this written, `small` is cut: it may never be written wholly.
+const WRITTEN: usize = 64 << 10;
+
 /// How many pieces one write hands to the stream at most.
 const PIECES: usize = 32;
 
@@ -276,6 +279,9 @@ impl Pipe {
             if self.small_written == self.small.len() {
                 self.small.clear();
                 self.small_written = 0;
+            } else if self.small_written > WRITTEN {
+                self.small.drain(..self.small_written);
+                self.small_written = 0;
             }
         }
         if self.unflushed {
@@ -292,5 +298,43 @@ impl Pipe {
         let empty = (self.queued == 0 && !self.unflushed) || self.writer.is_none();
         let draining = if empty { self.draining.take() } else { None };
         waiting.into_iter().chain(draining)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_written_is_not_kept_though_something_always_waits() {
+        let (ours, mut theirs) = tokio::io::duplex(4 << 10);
+        let stream: GuestStream = Box::new(ours);
+        let (_reader, writer) = tokio::io::split(stream);
+        let outgoing = Outgoing::new(writer);
+        let mut driving = std::pin::pin!(outgoing.drive());
+        let bytes = Bytes::from_static(&[7; 2_000]);
+        let frame = Frame::Data { call: 1, channel: Channel::Input, bytes };
+        let mut encoded = Vec::new();
+        encode(&frame, &mut encoded).unwrap();
+
+        for _ in 0..100 {
+            outgoing.push(&frame, Urgency::Now).unwrap();
+        }
+        for _ in 0..2_000 {
+            outgoing.push(&frame, Urgency::Now).unwrap();
+            let mut taken = vec![0; encoded.len()];
+            theirs.read_exact(&mut taken).await.unwrap();
+            assert_eq!(taken, encoded);
+            std::future::poll_fn(|context| {
+                assert!(driving.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            let pipe = outgoing.lock();
+            assert!(pipe.queued > 0, "something waits");
+            assert!(pipe.small.len() < LIMIT, "{} bytes are kept", pipe.small.len());
+        }
     }
 }
