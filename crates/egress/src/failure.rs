@@ -35,6 +35,8 @@ pub(crate) enum Failure {
     Answer(&'static str),
     #[error("the host did not answer in time")]
     AnswerTimedOut,
+    #[error("the connection to the host broke: {0}")]
+    Broken(io::ErrorKind),
 }
 
 impl Failure {
@@ -53,7 +55,8 @@ impl Failure {
             | Self::Unreachable(_)
             | Self::ConnectTimedOut
             | Self::Answer(_)
-            | Self::AnswerTimedOut => "failed",
+            | Self::AnswerTimedOut
+            | Self::Broken(_) => "failed",
         };
         format!("{kind}: {self}")
     }
@@ -67,7 +70,9 @@ impl Failure {
             Self::Denied(_) => "403 Forbidden",
             Self::HeadTimedOut => "408 Request Timeout",
             Self::HeadTooLong => "431 Request Header Fields Too Large",
-            Self::Unresolved(_) | Self::Unreachable(_) | Self::Answer(_) => "502 Bad Gateway",
+            Self::Unresolved(_) | Self::Unreachable(_) | Self::Answer(_) | Self::Broken(_) => {
+                "502 Bad Gateway"
+            }
             Self::Busy => "503 Service Unavailable",
             Self::ResolveTimedOut | Self::ConnectTimedOut | Self::AnswerTimedOut => {
                 "504 Gateway Timeout"
@@ -108,7 +113,8 @@ impl Failure {
             | Self::HeadTimedOut
             | Self::Busy
             | Self::Answer(_)
-            | Self::AnswerTimedOut => 1,
+            | Self::AnswerTimedOut
+            | Self::Broken(_) => 1,
         }
     }
 }

@@ -137,6 +137,29 @@ fn curl_fetches_over_http_and_is_told_what_is_denied() {
 }
 
 #[test]
+fn curl_is_told_that_a_download_was_cut() {
+    if !is_installed("curl") {
+        return;
+    }
+    let server = Server::start(|mut stream| {
+        read_until(&mut stream, b"\r\n\r\n");
+        let answer = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; 1000]].concat();
+        stream.write_all(&answer).unwrap();
+        let at_once = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&stream, at_once).unwrap();
+    });
+    let port = server.port;
+    let harness = Harness::start(&format!("cut.test:{port},127.0.0.1:{port}"));
+    let socks = format!("127.0.0.1:{}", harness.port);
+    for more in [&[][..], &["--proxytunnel"], &["--socks5-hostname", &socks]] {
+        let mut curl = command("curl");
+        curl.envs(environment(harness.port)).args(["-sS"]).args(more);
+        let output = curl.arg(format!("http://cut.test:{port}/")).output().unwrap();
+        assert_eq!(output.status.code(), Some(56), "{more:?}: {output:?}");
+    }
+}
+
+#[test]
 fn curl_uploads_with_a_length_and_in_chunks() {
     if !is_installed("curl") {
         return;
