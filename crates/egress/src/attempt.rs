@@ -79,18 +79,23 @@ impl Attempt {
         }
     }
 
-    /// The connection was cut because the proxy stops.
-    pub(crate) fn stopped(&mut self) {
-        match self.verdict {
-            Verdict::Allowed => self.verdict = Verdict::Stopped,
-            Verdict::Undecided => {
+    /// The connection was cut because the proxy stops: for this reason, or because the sandbox
+    /// ends.
+    pub(crate) fn stopped(&mut self, why: Option<&Failure>) {
+        match (&self.verdict, why) {
+            (Verdict::Allowed, None) => self.verdict = Verdict::Stopped,
+            (Verdict::Undecided, None) => {
                 self.verdict = Verdict::Refused("failed: the sandbox ended first".to_owned());
             }
-            Verdict::Over
-            | Verdict::Refused(_)
-            | Verdict::Ended(_)
-            | Verdict::Idle(_)
-            | Verdict::Stopped => {}
+            (Verdict::Allowed | Verdict::Undecided, Some(failure)) => self.failed(failure),
+            (
+                Verdict::Over
+                | Verdict::Refused(_)
+                | Verdict::Ended(_)
+                | Verdict::Idle(_)
+                | Verdict::Stopped,
+                _,
+            ) => {}
         }
     }
 

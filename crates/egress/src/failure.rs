@@ -37,6 +37,8 @@ pub(crate) enum Failure {
     AnswerTimedOut,
     #[error("the connection to the host broke: {0}")]
     Broken(io::ErrorKind),
+    #[error("the proxy had to end: {0}")]
+    Proxy(String),
 }
 
 impl Failure {
@@ -56,7 +58,8 @@ impl Failure {
             | Self::ConnectTimedOut
             | Self::Answer(_)
             | Self::AnswerTimedOut
-            | Self::Broken(_) => "failed",
+            | Self::Broken(_)
+            | Self::Proxy(_) => "failed",
         };
         format!("{kind}: {self}")
     }
@@ -73,7 +76,7 @@ impl Failure {
             Self::Unresolved(_) | Self::Unreachable(_) | Self::Answer(_) | Self::Broken(_) => {
                 "502 Bad Gateway"
             }
-            Self::Busy => "503 Service Unavailable",
+            Self::Busy | Self::Proxy(_) => "503 Service Unavailable",
             Self::ResolveTimedOut | Self::ConnectTimedOut | Self::AnswerTimedOut => {
                 "504 Gateway Timeout"
             }
@@ -114,7 +117,8 @@ impl Failure {
             | Self::Busy
             | Self::Answer(_)
             | Self::AnswerTimedOut
-            | Self::Broken(_) => 1,
+            | Self::Broken(_)
+            | Self::Proxy(_) => 1,
         }
     }
 }
