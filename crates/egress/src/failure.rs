@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::environment::PAST_LOOPBACK;
 use crate::policy::Denied;
 use crate::target::Host;
 
@@ -90,6 +91,12 @@ impl Failure {
             && let Some(remedy) = denied.remedy(&parsed, port)
         {
             text.push_str(&format!("help: to allow it, start the sandbox with {remedy}\n"));
+            if parsed.is_loopback() {
+                text.push_str(&format!(
+                    "help: inside, start tools with `{PAST_LOOPBACK}`, or it is the sandbox's own \
+                     {parsed} that they ask\n"
+                ));
+            }
         }
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -139,6 +146,19 @@ mod tests {
             "cofferdam: no connection to a.example:443: the host is not in the allow-list\n\
              help: to allow it, start the sandbox with --network allow:a.example\n"
         );
+    }
+
+    #[test]
+    fn a_denied_loopback_comes_with_the_way_to_ask_for_it() {
+        let text =
+            |host| String::from_utf8(Failure::from(Denied::Address).http(host, 8080)).unwrap();
+        for own in ["127.0.0.1", "127.1.2.3", "[::1]", "localhost", "LOCALHOST"] {
+            let text = text(own);
+            assert!(text.contains("\nhelp: inside, start tools with `env -u "), "{text}");
+        }
+        for other in ["10.0.0.1", "[2001:db8::1]", "localhost.example"] {
+            assert!(!text(other).contains("inside"), "{other}");
+        }
     }
 
     #[test]
