@@ -4,6 +4,7 @@ mod aide;
 mod images;
 mod indexes;
 mod models;
+mod open_files;
 mod outfit;
 mod serve;
 mod task_image;
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
         native.prepare_by_fork();
     }
     cofferdam_cli::main(|| {
+        // What does without more is done without; a server warns of it.
+        open_files::raise().ok();
         let mut backends: Vec<Arc<dyn Backend>> = vec![native.map_err(String::clone)?];
         backends.extend(containers(&home.clone()?, 0));
         let backends = with_images(backends, &home.clone()?);

@@ -21,6 +21,7 @@ use cofferdam_types::error_chain;
 use futures_util::future::BoxFuture;
 
 use crate::aide::{self, Shelf};
+use crate::open_files;
 use crate::outfit::Settled;
 use crate::telemetry;
 
@@ -76,7 +77,9 @@ impl Servers {
         let ServeOrder { arguments, data, settings, models, embedder, stop } = order;
         let mut setup = server_setup(&arguments, &data);
         setup.viewer = Some(Viewer { prefix: prefix_in(&self.home), find: aide::viewer });
-        raise_open_files();
+        if let Err(error) = open_files::raise() {
+            tracing::warn!(%error, "the limit of open files is not raised");
+        }
         let taken = Data::take(&data).map_err(|error| fleet_failure(&error))?;
         let store = open_store(&arguments, &data).await?;
         let blobs = open_blobs(&arguments, &data, taken.node())?;
@@ -239,16 +242,6 @@ fn server_setup(arguments: &ServeArguments, data: &Path) -> ServerSetup {
         public_metrics: arguments.public_metrics,
         preview_domain: arguments.preview_domain.clone(),
         ..ServerSetup::new(arguments.listen, data.to_owned())
-    }
-}
-
-/// A server holds some files for each job and each connection: as many as it may.
-fn raise_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "the limit of open files is not raised");
     }
 }
 

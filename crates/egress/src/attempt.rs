@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use cofferdam_types::{AuditAct, AuditRecord};
 
+use crate::ending::Ended;
 use crate::failure::Failure;
 use crate::traffic::Traffic;
-use crate::tunnel::Ended;
 
 /// What is known of a connection so far. It becomes a record whenever it ends,
 /// also when it is cut off in the middle.
@@ -22,9 +22,12 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 enum Verdict {
     Undecided,
+    /// Allowed, and under way.
     Allowed,
+    /// Allowed, and over: whatever comes now changes nothing.
+    Over,
     Refused(String),
-    /// Allowed, and ended by the proxy for this reason.
+    /// Allowed, and broken off for this reason.
     Ended(String),
     Idle(Duration),
     Stopped,
@@ -67,27 +70,39 @@ impl Attempt {
         };
     }
 
-    pub(crate) fn ended(&mut self, ended: Ended, idle_limit: Duration) {
-        if ended == Ended::Idle {
-            self.verdict = Verdict::Idle(idle_limit);
+    /// What was allowed has ended.
+    pub(crate) fn ended(&mut self, ended: Ended) {
+        match ended {
+            Ended::Whole | Ended::Gone => self.verdict = Verdict::Over,
+            Ended::Broken(failure) => self.failed(&failure),
+            Ended::Idle(limit) => self.verdict = Verdict::Idle(limit),
         }
     }
 
-    /// The connection was cut because the proxy stops.
-    pub(crate) fn stopped(&mut self) {
-        match self.verdict {
-            Verdict::Allowed => self.verdict = Verdict::Stopped,
-            Verdict::Undecided => {
+    /// The connection was cut because the proxy stops: for this reason, or because the sandbox
+    /// ends.
+    pub(crate) fn stopped(&mut self, why: Option<&Failure>) {
+        match (&self.verdict, why) {
+            (Verdict::Allowed, None) => self.verdict = Verdict::Stopped,
+            (Verdict::Undecided, None) => {
                 self.verdict = Verdict::Refused("failed: the sandbox ended first".to_owned());
             }
-            Verdict::Refused(_) | Verdict::Ended(_) | Verdict::Idle(_) | Verdict::Stopped => {}
+            (Verdict::Allowed | Verdict::Undecided, Some(failure)) => self.failed(failure),
+            (
+                Verdict::Over
+                | Verdict::Refused(_)
+                | Verdict::Ended(_)
+                | Verdict::Idle(_)
+                | Verdict::Stopped,
+                _,
+            ) => {}
         }
     }
 
     pub(crate) fn into_record(self) -> AuditRecord {
         let verdict = match self.verdict {
             Verdict::Undecided => "malformed: nothing was asked for".to_owned(),
-            Verdict::Allowed => "allowed".to_owned(),
+            Verdict::Allowed | Verdict::Over => "allowed".to_owned(),
             Verdict::Refused(why) => why,
             Verdict::Ended(why) => format!("allowed, ended: {why}"),
             Verdict::Idle(limit) => {

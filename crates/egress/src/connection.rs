@@ -45,7 +45,7 @@ pub(crate) async fn attend(
                 Service::TurnedAway => turn_away(&mut client, &mut attempt).await,
             }
         } => {}
-        () = stop.cancelled() => attempt.stopped(),
+        () = stop.cancelled() => attempt.stopped(shared.broken.get()),
     }
     drop(client);
     let delivered = shared.deliver(attempt.into_record(), &stop).await;

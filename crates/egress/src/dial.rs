@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::ending::hold;
 use crate::failure::Failure;
 use crate::proxy::Shared;
 use crate::target::Host;
@@ -19,7 +20,7 @@ const FOREIGN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// Of the addresses of a name, this many are tried.
 const MOST_TRIED: usize = 8;
 
-/// Connects to a host if the policy allows it.
+/// Connects to a host if the policy allows it. The connection is [held](hold).
 pub(crate) async fn dial(shared: &Shared, host: &Host, port: u16) -> Result<TcpStream, Failure> {
     let addresses = match host {
         Host::Address(address) => vec![shared.policy.decide_address(*address, port)?],
@@ -80,6 +81,7 @@ async fn connect(
         match timeout_at(now + share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 stream.set_nodelay(true).map_err(Failure::Unreachable)?;
+                hold(&stream);
                 return Ok(stream);
             }
             Ok(Err(cause)) => failure = Failure::Unreachable(cause),

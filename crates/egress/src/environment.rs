@@ -3,6 +3,9 @@
 /// The port on loopback, inside, where the proxy listens.
 pub const PORT: u16 = 3128;
 
+/// What starts a tool so that it asks the proxy for loopback too: the host's, if it is listed.
+pub(crate) const PAST_LOOPBACK: &str = "env -u no_proxy -u NO_PROXY";
+
 /// The variables for every command inside, so that usual tools go through the
 /// proxy at this port.
 ///
@@ -13,7 +16,8 @@ pub const PORT: u16 = 3128;
 #[must_use]
 pub fn environment(port: u16) -> Vec<(String, String)> {
     let proxy = format!("http://127.0.0.1:{port}");
-    // What runs inside is reached without the proxy, which would look outside.
+    // What runs inside is reached without the proxy, which would look outside. Also where a rule
+    // names loopback: no tool could reach a server of its own any more, on any port.
     let inside = "localhost,127.0.0.1,::1";
     let mut variables = Vec::new();
     for (name, value) in [

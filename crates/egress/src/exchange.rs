@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::body::{Body, Framing};
+use crate::ending::{Ended, release};
 use crate::failure::Failure;
 use crate::head::{Head, HeadError, LineEnds, read_head};
 use crate::request::Request;
 use crate::response::{Answer, Asked};
-use crate::traffic::{PIECE, Traffic, Way};
-use crate::tunnel::Ended;
+use crate::traffic::{Lost, PIECE, Traffic, Way};
 
 /// Interim answers before the answer proper are at most this many.
 const MOST_INTERIM: usize = 16;
@@ -51,10 +51,19 @@ enum Short {
 
 /// Why an answer stopped short.
 enum Cut {
-    /// The host's answer is not one.
-    Answer(&'static str),
+    /// The host's answer is not one, or not a whole one.
+    Answer(Failure),
     /// The client does not take it.
     Gone,
+}
+
+/// What the two halves of an exchange know of each other.
+#[derive(Default)]
+struct Progress {
+    /// Whether the client has begun to be answered.
+    answered: AtomicBool,
+    /// What a write to the host was told.
+    lost: Lost,
 }
 
 /// Carries one exchange. Fails only as long as the client has not been answered.
@@ -66,30 +75,36 @@ pub(crate) async fn exchange(
     idle: Duration,
 ) -> Result<Ended, Failure> {
     traffic.touch();
-    let answered = AtomicBool::new(false);
+    let progress = Progress::default();
+    let is_answered = || progress.answered.load(Ordering::Relaxed);
     let (mut client_read, mut client_write) = client.split();
     let (mut upstream_read, mut upstream_write) = upstream.split();
     let failure = tokio::select! {
         biased;
-        relayed = relay(plan.request, &mut upstream_read, &mut client_write, traffic, &answered) => {
+        relayed = relay(plan.request, &mut upstream_read, &mut client_write, traffic, &progress) => {
             match relayed {
-                Ok(()) | Err(Cut::Gone) => return Ok(Ended::ByPeer),
-                Err(Cut::Answer(why)) => Failure::Answer(why),
+                Ok(()) => {
+                    release(upstream);
+                    return Ok(Ended::Whole);
+                }
+                Err(Cut::Gone) => return Ok(Ended::Gone),
+                Err(Cut::Answer(failure)) => failure,
             }
         }
-        Err(short) = send(&plan, &mut client_read, &mut upstream_write, traffic) => match short {
-            Short::Gone => return Ok(Ended::ByPeer),
-            Short::Malformed => Failure::Malformed("the chunked body is malformed"),
-            // The record of an idle end would name the idle time, which was not waited for.
-            Short::Quiet if answered.load(Ordering::Relaxed) => return Ok(Ended::ByPeer),
-            Short::Quiet => Failure::AnswerTimedOut,
+        Err(short) = send(&plan, &mut client_read, &mut upstream_write, traffic, &progress) => {
+            match short {
+                Short::Gone => return Ok(Ended::Gone),
+                Short::Malformed => Failure::Malformed("the chunked body is malformed"),
+                Short::Quiet if is_answered() => return Ok(Ended::Idle(QUIET)),
+                Short::Quiet => Failure::AnswerTimedOut,
+            }
+        }
+        () = traffic.silence(idle) => match is_answered() {
+            true => return Ok(Ended::Idle(idle)),
+            false => Failure::AnswerTimedOut,
         },
-        () = traffic.silence(idle) => Failure::AnswerTimedOut,
     };
-    if !answered.load(Ordering::Relaxed) {
-        return Err(failure);
-    }
-    Ok(if matches!(failure, Failure::AnswerTimedOut) { Ended::Idle } else { Ended::ByPeer })
+    if is_answered() { Ok(Ended::Broken(failure)) } else { Err(failure) }
 }
 
 /// Sends the request. Returns only if the client's part of it is broken; when
@@ -100,14 +115,16 @@ async fn send(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     traffic: &Traffic,
+    progress: &Progress,
 ) -> Result<Infallible, Short> {
     let mut body = Body::new(plan.framing);
     let mut piece = plan.early.clone();
-    let mut open = traffic.write(Way::Out, to, &plan.head).await.is_ok();
+    let note = |error: &_| progress.lost.note(error);
+    let mut open = traffic.write(Way::Out, to, &plan.head).await.inspect_err(note).is_ok();
     while open {
         let taken = body.take(&piece).map_err(|_| Short::Malformed)?;
         let bytes = piece.get(..taken).unwrap_or_default();
-        open = traffic.write(Way::Out, to, bytes).await.is_ok();
+        open = traffic.write(Way::Out, to, bytes).await.inspect_err(note).is_ok();
         if body.is_done() {
             break;
         }
@@ -147,7 +164,7 @@ async fn relay(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     traffic: &Traffic,
-    answered: &AtomicBool,
+    progress: &Progress,
 ) -> Result<(), Cut> {
     let asked = if request.is_head() { Asked::Head } else { Asked::Other };
     let mut before = Vec::new();
@@ -155,15 +172,18 @@ async fn relay(
         let Head { head, rest } =
             read_head(from, before, LineEnds::Lenient).await.map_err(|error| {
                 Cut::Answer(match error {
-                    HeadError::TooLong => "its head is too long",
-                    HeadError::LineEnd => "its head is malformed",
-                    HeadError::Nothing => "it closed the connection without an answer",
-                    HeadError::Ended => "it ended within its head",
-                    HeadError::Broken(_) => "the connection broke",
+                    HeadError::TooLong => Failure::Answer("its head is too long"),
+                    HeadError::LineEnd => Failure::Answer("its head is malformed"),
+                    HeadError::Nothing => {
+                        Failure::Answer("it closed the connection without an answer")
+                    }
+                    HeadError::Ended => Failure::Answer("it ended within its head"),
+                    HeadError::Broken(cause) => Failure::Broken(cause.kind()),
                 })
             })?;
         traffic.touch();
-        let answer = Answer::parse(&head, asked).map_err(Cut::Answer)?;
+        let answer =
+            Answer::parse(&head, asked).map_err(|why| Cut::Answer(Failure::Answer(why)))?;
         if answer.is_interim {
             before = rest;
             if request.takes_interim_answers() {
@@ -171,11 +191,11 @@ async fn relay(
             }
             continue;
         }
-        answered.store(true, Ordering::Relaxed);
+        progress.answered.store(true, Ordering::Relaxed);
         traffic.write(Way::Back, to, &answer.head).await.map_err(|_| Cut::Gone)?;
-        return relay_body(Body::new(answer.framing), rest, from, to, traffic).await;
+        return relay_body(Body::new(answer.framing), rest, from, to, traffic, progress).await;
     }
-    Err(Cut::Answer("it has too many interim answers"))
+    Err(Cut::Answer(Failure::Answer("it has too many interim answers")))
 }
 
 async fn relay_body(
@@ -184,21 +204,27 @@ async fn relay_body(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     traffic: &Traffic,
+    progress: &Progress,
 ) -> Result<(), Cut> {
+    let cut = |failure| Err(Cut::Answer(failure));
     let mut piece = early;
     loop {
-        let taken = body.take(&piece).map_err(|_| Cut::Answer("its chunks are malformed"))?;
+        let Ok(taken) = body.take(&piece) else {
+            return cut(Failure::Answer("its chunks are malformed"));
+        };
         let bytes = piece.get(..taken).unwrap_or_default();
         traffic.write(Way::Back, to, bytes).await.map_err(|_| Cut::Gone)?;
         if body.is_done() {
             return Ok(());
         }
         piece.resize(PIECE, 0);
-        let count = from.read(&mut piece).await.map_err(|_| Cut::Answer("the connection broke"))?;
-        if count == 0 {
-            let proper = body.may_end();
-            return if proper { Ok(()) } else { Err(Cut::Answer("its body is cut short")) };
-        }
+        let count = match (from.read(&mut piece).await, progress.lost.get()) {
+            (Err(cause), _) => return cut(Failure::Broken(cause.kind())),
+            (Ok(0), Some(lost)) => return cut(Failure::Broken(lost)),
+            (Ok(0), None) if body.may_end() => return Ok(()),
+            (Ok(0), None) => return cut(Failure::Answer("its body is cut short")),
+            (Ok(count), _) => count,
+        };
         piece.truncate(count);
     }
 }
@@ -219,6 +245,16 @@ mod tests {
         assert!(matches!(outlast(&mut ended, &traffic, SHORT).await, Short::Quiet));
         assert!(ended.is_empty(), "what it said besides was read");
         assert!(begun.elapsed() >= SHORT / 2);
+    }
+
+    #[tokio::test]
+    async fn a_reset_that_only_the_writer_was_told_of_cuts_the_answer() {
+        let (traffic, progress) = (Traffic::new(), Progress::default());
+        progress.lost.note(&std::io::ErrorKind::ConnectionReset.into());
+        let (body, mut from, mut to) = (Body::new(Framing::UntilClose), &b"text"[..], Vec::new());
+        let relayed = relay_body(body, Vec::new(), &mut from, &mut to, &traffic, &progress).await;
+        assert!(matches!(relayed, Err(Cut::Answer(Failure::Broken(_)))));
+        assert_eq!(to, b"text");
     }
 
     #[tokio::test]

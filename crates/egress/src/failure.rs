@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::environment::PAST_LOOPBACK;
 use crate::policy::Denied;
 use crate::target::Host;
 
@@ -35,6 +36,10 @@ pub(crate) enum Failure {
     Answer(&'static str),
     #[error("the host did not answer in time")]
     AnswerTimedOut,
+    #[error("the connection to the host broke: {0}")]
+    Broken(io::ErrorKind),
+    #[error("the proxy had to end: {0}")]
+    Proxy(String),
 }
 
 impl Failure {
@@ -53,7 +58,9 @@ impl Failure {
             | Self::Unreachable(_)
             | Self::ConnectTimedOut
             | Self::Answer(_)
-            | Self::AnswerTimedOut => "failed",
+            | Self::AnswerTimedOut
+            | Self::Broken(_)
+            | Self::Proxy(_) => "failed",
         };
         format!("{kind}: {self}")
     }
@@ -67,8 +74,10 @@ impl Failure {
             Self::Denied(_) => "403 Forbidden",
             Self::HeadTimedOut => "408 Request Timeout",
             Self::HeadTooLong => "431 Request Header Fields Too Large",
-            Self::Unresolved(_) | Self::Unreachable(_) | Self::Answer(_) => "502 Bad Gateway",
-            Self::Busy => "503 Service Unavailable",
+            Self::Unresolved(_) | Self::Unreachable(_) | Self::Answer(_) | Self::Broken(_) => {
+                "502 Bad Gateway"
+            }
+            Self::Busy | Self::Proxy(_) => "503 Service Unavailable",
             Self::ResolveTimedOut | Self::ConnectTimedOut | Self::AnswerTimedOut => {
                 "504 Gateway Timeout"
             }
@@ -82,6 +91,12 @@ impl Failure {
             && let Some(remedy) = denied.remedy(&parsed, port)
         {
             text.push_str(&format!("help: to allow it, start the sandbox with {remedy}\n"));
+            if parsed.is_loopback() {
+                text.push_str(&format!(
+                    "help: inside, start tools with `{PAST_LOOPBACK}`, or it is the sandbox's own \
+                     {parsed} that they ask\n"
+                ));
+            }
         }
         format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -108,7 +123,9 @@ impl Failure {
             | Self::HeadTimedOut
             | Self::Busy
             | Self::Answer(_)
-            | Self::AnswerTimedOut => 1,
+            | Self::AnswerTimedOut
+            | Self::Broken(_)
+            | Self::Proxy(_) => 1,
         }
     }
 }
@@ -129,6 +146,19 @@ mod tests {
             "cofferdam: no connection to a.example:443: the host is not in the allow-list\n\
              help: to allow it, start the sandbox with --network allow:a.example\n"
         );
+    }
+
+    #[test]
+    fn a_denied_loopback_comes_with_the_way_to_ask_for_it() {
+        let text =
+            |host| String::from_utf8(Failure::from(Denied::Address).http(host, 8080)).unwrap();
+        for own in ["127.0.0.1", "127.1.2.3", "[::1]", "localhost", "LOCALHOST"] {
+            let text = text(own);
+            assert!(text.contains("\nhelp: inside, start tools with `env -u "), "{text}");
+        }
+        for other in ["10.0.0.1", "[2001:db8::1]", "localhost.example"] {
+            assert!(!text(other).contains("inside"), "{other}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::attempt::Attempt;
 use crate::dial::dial;
+use crate::ending::{Ended, conclude, hold, release};
 use crate::exchange::{Plan, exchange};
 use crate::failure::Failure;
 use crate::head::{Head, HeadError, LineEnds, read_head};
@@ -24,9 +25,10 @@ pub(crate) async fn serve(
     deadline: Instant,
 ) {
     match converse(shared, client, attempt, deadline).await {
-        Ok(()) => farewell(client, b"").await,
+        Ok(ended) => conclude(client, attempt, ended).await,
         Err(failure) => {
             attempt.failed(&failure);
+            release(client);
             farewell(client, &failure.http(attempt.host(), attempt.port())).await;
         }
     }
@@ -38,7 +40,7 @@ async fn converse(
     client: &mut TcpStream,
     attempt: &mut Attempt,
     deadline: Instant,
-) -> Result<(), Failure> {
+) -> Result<Ended, Failure> {
     let head = timeout_at(deadline, read_head(client, Vec::new(), LineEnds::Strict)).await;
     let Head { head, rest } = match head {
         Err(_) => return Err(Failure::HeadTimedOut),
@@ -58,28 +60,28 @@ async fn converse(
             let (host, port) = target(authority, None, attempt)?;
             let mut upstream = dial(shared, &host, port).await?;
             attempt.allowed();
+            hold(client);
             let greeting = b"HTTP/1.1 200 Connection established\r\n\r\n";
-            if client.write_all(greeting).await.is_ok() {
-                let ended = tunnel(client, &mut upstream, &rest, &attempt.traffic, idle).await;
-                attempt.ended(ended, idle);
-            }
+            Ok(match client.write_all(greeting).await {
+                Ok(()) => tunnel(client, &mut upstream, &rest, &attempt.traffic, idle).await,
+                Err(_) => Ended::Gone,
+            })
         }
         Ask::Forward { authority, path } => {
             let (host, port) = target(authority, Some(80), attempt)?;
             let framing = request.framing()?;
             let mut upstream = dial(shared, &host, port).await?;
             attempt.allowed();
+            hold(client);
             let authority = match port {
                 80 => host.to_string(),
                 _ => format!("{host}:{port}"),
             };
             let head = request.origin_head(&authority, &path, framing);
             let plan = Plan { request: &request, head, framing, early: rest };
-            let ended = exchange(client, &mut upstream, plan, &attempt.traffic, idle).await?;
-            attempt.ended(ended, idle);
+            exchange(client, &mut upstream, plan, &attempt.traffic, idle).await
         }
     }
-    Ok(())
 }
 
 /// The host and port of an authority; the attempt takes note of both before

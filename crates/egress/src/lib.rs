@@ -9,6 +9,7 @@
 //!   that are checked are the addresses that are dialled.
 //! * A name never leads to a private place of the host's, whatever its DNS says.
 //! * Every connection that is accepted leaves one record, refused ones too.
+//! * A connection that was broken off never ends like one that is whole.
 //! * Every wait has a deadline, every buffer a size.
 
 mod address;
@@ -27,6 +28,7 @@ mod response;
 
 mod attempt;
 mod dial;
+mod ending;
 mod traffic;
 mod tunnel;
 

@@ -1,30 +1,37 @@
 //! The proxy: accepts, bounds and owns the connections of one sandbox.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cofferdam_types::AuditRecord;
-use tokio::net::TcpListener;
+use rustix::io::Errno;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::attempt::Attempt;
 use crate::connection::{Seat, Service, attend};
+use crate::failure::Failure;
 use crate::policy::Policy;
 use crate::resolve::Resolve;
 use crate::settings::Settings;
 
 /// Connections that are being turned away at once; then accepting waits.
 const MOST_TURNED_AWAY: usize = 32;
-/// Failures to accept in a row before the listener is given up.
+/// Failures to accept in a row before the listener is given up. Where something is short, which
+/// is no fault of the listener's, none are too many.
 const MOST_ACCEPT_FAILURES: u32 = 100;
+/// Between a failure and the next try.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Where records go, and where their time comes from.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// Takes one record a connection, when it has ended. While it is full,
+    /// Takes one record a connection, when it has ended, and one without a host if the proxy had
+    /// to end before it was told to. While it is full,
     /// records wait, and with them the places of their connections; so it is
     /// read until [`Proxy::serve`] returns.
     pub records: mpsc::Sender<AuditRecord>,
@@ -50,6 +57,8 @@ pub(crate) struct Shared {
     /// Turns at the resolver, which others use too.
     pub(crate) look_ups: Arc<Semaphore>,
     pub(crate) log: Log,
+    /// Why the proxy stops, if nobody told it to.
+    pub(crate) broken: OnceLock<Failure>,
 }
 
 /// Names that are looked up at once for one sandbox: one whose names are never answered for is
@@ -98,12 +107,22 @@ pub enum ServeError {
     LogClosed,
 }
 
+impl ServeError {
+    fn failure(&self) -> Failure {
+        Failure::Proxy(match self {
+            Self::Listener(cause) => format!("{self}: {cause}"),
+            Self::LogClosed => self.to_string(),
+        })
+    }
+}
+
 impl Proxy {
     /// A proxy for one sandbox.
     #[must_use]
     pub fn new(policy: Policy, settings: Settings, resolver: Arc<dyn Resolve>, log: Log) -> Self {
         let look_ups = Arc::new(Semaphore::new(MOST_LOOK_UPS));
-        Self { shared: Shared { policy, settings, resolver, look_ups, log } }
+        let broken = OnceLock::new();
+        Self { shared: Shared { policy, settings, resolver, look_ups, log, broken } }
     }
 
     /// Serves the listener until `stop`. When this returns, every connection has
@@ -118,6 +137,14 @@ impl Proxy {
     ) -> Result<Summary, ServeError> {
         listener.set_nonblocking(true).map_err(ServeError::Listener)?;
         let listener = TcpListener::from_std(listener).map_err(ServeError::Listener)?;
+        self.serve_from(async move || Ok(listener.accept().await?.0), stop).await
+    }
+
+    async fn serve_from(
+        self,
+        accept: impl AsyncFnMut() -> io::Result<TcpStream>,
+        stop: CancellationToken,
+    ) -> Result<Summary, ServeError> {
         let stop = stop.child_token();
         let mut hall = Hall {
             places: Arc::new(Semaphore::new(self.shared.settings.connections)),
@@ -126,9 +153,18 @@ impl Proxy {
             tasks: JoinSet::new(),
             summary: Summary::default(),
         };
-        let served = hall.accept_all(listener, &stop).await;
+        let served = hall.accept_all(accept, &stop).await;
+        if let Err(error) = &served {
+            hall.shared.broken.set(error.failure()).ok();
+        }
         stop.cancel();
         let emptied = hall.empty().await;
+        if let Some(failure) = hall.shared.broken.get() {
+            // Those who waited to be accepted have no record of their own.
+            let mut last = Attempt::new((hall.shared.log.clock)());
+            last.failed(failure);
+            hall.shared.deliver(last.into_record(), &stop).await;
+        }
         served.and(emptied).map(|()| hall.summary)
     }
 }
@@ -147,29 +183,31 @@ impl Hall {
     /// then is refused, not left waiting.
     async fn accept_all(
         &mut self,
-        listener: TcpListener,
+        mut accept: impl AsyncFnMut() -> io::Result<TcpStream>,
         stop: &CancellationToken,
     ) -> Result<(), ServeError> {
         let mut failures = 0;
+        let mut next = Instant::now();
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
                 Some(ended) = self.tasks.join_next() => {
                     self.account(ended)?;
+                    // What it had is free.
+                    next = Instant::now();
                     continue;
                 }
-                accepted = listener.accept() => accepted,
+                accepted = async { sleep_until(next).await; accept().await } => accepted,
             };
             let client = match accepted {
-                Ok((client, _)) => client,
+                Ok(client) => client,
                 Err(cause) => {
-                    failures += 1;
+                    failures += u32::from(!is_shortage(&cause));
                     if failures >= MOST_ACCEPT_FAILURES {
                         return Err(ServeError::Listener(cause));
                     }
-                    // Out of descriptors, most likely; some come free in time.
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    next = Instant::now() + ACCEPT_PAUSE;
                     continue;
                 }
             };
@@ -217,3 +255,13 @@ impl Hall {
         }
     }
 }
+
+/// Whether there is too little of something that others may give back.
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|error| shortages.contains(&error))
+}
+
+#[cfg(test)]
+#[path = "proxy_tests.rs"]
+mod tests;

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::attempt::Attempt;
 use crate::dial::dial;
+use crate::ending::{Ended, conclude, hold};
 use crate::failure::Failure;
 use crate::policy::Denied;
 use crate::proxy::Shared;
@@ -54,10 +55,13 @@ pub(crate) async fn serve(
     match negotiate(shared, client, attempt, deadline).await {
         Ok(mut upstream) => {
             attempt.allowed();
-            if client.write_all(&reply(0)).await.is_ok() {
-                let ended = tunnel(client, &mut upstream, b"", &attempt.traffic, idle).await;
-                attempt.ended(ended, idle);
-            }
+            hold(client);
+            let ended = match client.write_all(&reply(0)).await {
+                Ok(()) => tunnel(client, &mut upstream, b"", &attempt.traffic, idle).await,
+                Err(_) => Ended::Gone,
+            };
+            drop(upstream);
+            conclude(client, attempt, ended).await;
         }
         Err(Refusal::Method) => {
             attempt.failed(&Failure::Malformed("SOCKS5 is served without authentication only"));

@@ -38,6 +38,16 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Whether tools take it for the machine they run on, and leave the proxy out.
+    pub(crate) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Name(name) => name == "localhost",
+            Self::Address(address) => address.is_loopback(),
+        }
+    }
+}
+
 impl fmt::Display for Host {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,6 +1,7 @@
 //! Bytes on their way: counted, and watched for silence.
 
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -86,6 +87,24 @@ impl Traffic {
             }
             tokio::time::sleep_until(end).await;
         }
+    }
+}
+
+/// An error that a stream's writer was told, and its reader then is not: a socket tells what
+/// broke it once, and from then on reads as if the peer had ended in order.
+#[derive(Debug, Default)]
+pub(crate) struct Lost(OnceLock<io::ErrorKind>);
+
+impl Lost {
+    pub(crate) fn note(&self, error: &io::Error) {
+        // Of a pipe a writer is told if the peer had ended its half in order before.
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            self.0.set(error.kind()).ok();
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<io::ErrorKind> {
+        self.0.get().copied()
     }
 }
 

@@ -47,8 +47,8 @@ impl Egress {
         let mut tasks = JoinSet::new();
         let until = stop.clone();
         tasks.spawn(async move {
-            // A proxy that ends badly leaves the sandbox without a network,
-            // which the sandbox's commands see and report themselves.
+            // A proxy that ends badly leaves the sandbox without a network, which
+            // its commands see and report themselves; the trail has the reason.
             drop(proxy.serve(TcpListener::from(listener), until).await);
         });
         tasks.spawn(async move {

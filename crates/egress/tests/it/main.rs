@@ -6,6 +6,7 @@
 
 mod harness;
 
+mod broken;
 mod hostile;
 mod http;
 mod limits;

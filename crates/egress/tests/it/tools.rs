@@ -137,6 +137,50 @@ fn curl_fetches_over_http_and_is_told_what_is_denied() {
 }
 
 #[test]
+fn curl_is_told_that_a_download_was_cut() {
+    if !is_installed("curl") {
+        return;
+    }
+    let server = Server::start(|mut stream| {
+        read_until(&mut stream, b"\r\n\r\n");
+        let answer = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; 1000]].concat();
+        stream.write_all(&answer).unwrap();
+        let at_once = Some(std::time::Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&stream, at_once).unwrap();
+    });
+    let port = server.port;
+    let harness = Harness::start(&format!("cut.test:{port},127.0.0.1:{port}"));
+    let socks = format!("127.0.0.1:{}", harness.port);
+    for more in [&[][..], &["--proxytunnel"], &["--socks5-hostname", &socks]] {
+        let mut curl = command("curl");
+        curl.envs(environment(harness.port)).args(["-sS"]).args(more);
+        let output = curl.arg(format!("http://cut.test:{port}/")).output().unwrap();
+        assert_eq!(output.status.code(), Some(56), "{more:?}: {output:?}");
+    }
+}
+
+/// Tools mean their own loopback, which a sandbox has too. How to mean the host's is told to
+/// whoever asks the proxy for it in vain.
+#[test]
+fn curl_reaches_a_listed_loopback_address_as_the_remedy_says() {
+    if !is_installed("curl") {
+        return;
+    }
+    let bench = Bench::new();
+    bench.publish("hello.txt", "hello");
+    let denied = bench.harness.ask("GET http://127.0.0.1:1/ HTTP/1.1\r\n\r\n");
+    let words = denied.split('`').nth(1).unwrap_or_else(|| panic!("{denied}"));
+    let mut words = words.split(' ').chain(["curl", "-sS", "--fail"]);
+    let mut bench =
+        Bench { harness: Harness::start(&format!("127.0.0.1:{}", bench.server.port)), ..bench };
+    let url = format!("http://127.0.0.1:{}/hello.txt", bench.server.port);
+    let fetched = run(bench.tool(words.next().unwrap()).args(words).arg(url));
+    assert_eq!(fetched.stdout, b"hello");
+    let (host, _, verdict, ..) = bench.harness.record();
+    assert_eq!((host.as_str(), verdict.as_str()), ("127.0.0.1", "allowed"));
+}
+
+#[test]
 fn curl_uploads_with_a_length_and_in_chunks() {
     if !is_installed("curl") {
         return;
