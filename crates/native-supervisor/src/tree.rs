@@ -4,6 +4,7 @@
 
 mod copy;
 mod enter;
+mod links;
 mod walk;
 
 use std::ffi::{CStr, CString};
@@ -17,6 +18,7 @@ use self::copy::copy_file;
 pub use self::copy::{copy_layer, copy_whole_layer};
 pub use self::enter::enter;
 use self::enter::{enter_to_change, open_to_read};
+use self::links::Links;
 use self::walk::{Level, Target, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
@@ -149,7 +151,9 @@ pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 /// Nothing that is mounted in the directory is reached: the sandbox never saw it.
 ///
 /// A file that cannot be moved there has no name until it is whole, or the name `passing`; that
-/// of an earlier try, if that was cut short, so that nothing of it stays.
+/// of an earlier try, if that was cut short, so that nothing of it stays. One that has several
+/// names is one file there as well, wherever the file system can have that; of what a try that
+/// was cut short gave to some of them, the next one makes another.
 ///
 /// One name that cannot be laid over holds back none of the others. Not even a
 /// full disk does: a removal makes room, and a small file may fit where a large
@@ -164,16 +168,17 @@ pub fn lay_over(
     owner: Owner,
     passing: &CStr,
 ) -> Result<(), Failure> {
-    walk(layer, directory, &LayOver { owner, passing })
+    walk(layer, directory, &mut LayOver { owner, passing, links: Links::to(directory) })
 }
 
 struct LayOver<'a> {
     owner: Owner,
     passing: &'a CStr,
+    links: Links<'a>,
 }
 
 impl Work for LayOver<'_> {
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+    fn begin(&mut self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let owner = self.owner;
         let shown = name.to_string_lossy();
@@ -189,7 +194,7 @@ impl Work for LayOver<'_> {
                     // As below.
                     ignore(rustix::fs::fchmod(&from, plain_mode(&stat)));
                 })?;
-                return Level::new(from, to, name, stat).map(Some);
+                return above.below(from, to, name, stat).map(Some);
             }
             FileType::RegularFile => {
                 self.move_file(above, name, &stat).reached(name, "write")?;
@@ -215,7 +220,7 @@ impl Work for LayOver<'_> {
         Ok(None)
     }
 
-    fn finish(&self, above: &Level, level: &Level) -> Result<(), Failure> {
+    fn finish(&mut self, above: &Level, level: &Level) -> Result<(), Failure> {
         let Level { from, to, found, name, stat, .. } = level;
         let shown = name.to_string_lossy();
         if level.failed {
@@ -239,7 +244,7 @@ impl Work for LayOver<'_> {
 }
 
 impl LayOver<'_> {
-    fn move_file(&self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
+    fn move_file(&mut self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let file = open_to_read(layer, name)?;
         for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
@@ -260,7 +265,11 @@ impl LayOver<'_> {
         rustix::fs::fchmod(&file, plain_mode(stat))?;
         make_room(directory, name)?;
         match rustix::fs::renameat(layer, name, directory, name) {
-            Err(Errno::XDEV) => copy_file(&file, directory, name, stat, self.owner, self.passing),
+            Err(Errno::XDEV) => {
+                let (owner, passing) = (self.owner, self.passing);
+                let copy = || copy_file(&file, directory, name, stat, owner, passing);
+                self.links.put(above, name, stat, passing, copy)
+            }
             other => other,
         }
     }
@@ -403,3 +412,7 @@ mod tests;
 #[cfg(test)]
 #[path = "tree_host_tests.rs"]
 mod host_tests;
+
+#[cfg(test)]
+#[path = "tree_link_tests.rs"]
+mod link_tests;

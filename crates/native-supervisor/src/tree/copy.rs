@@ -7,6 +7,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::enter::{by_descriptor, enter_to_read, open_to_read};
+use super::links::Links;
 use super::walk::{Level, Work, walk};
 use super::{
     OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, plain_mode, remove,
@@ -29,7 +30,7 @@ enum Copying {
 /// # Errors
 /// The first thing that could not be copied; all else was.
 pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Rescue)
+    walk(from, to, &mut Copier { copying: Copying::Rescue, links: Links::to(to) })
 }
 
 /// The same, given up at the first thing that cannot be copied.
@@ -37,11 +38,16 @@ pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failur
 /// # Errors
 /// That thing; what was copied stays.
 pub fn copy_whole_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Whole)
+    walk(from, to, &mut Copier { copying: Copying::Whole, links: Links::to(to) })
 }
 
-impl Work for Copying {
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+struct Copier<'a> {
+    copying: Copying,
+    links: Links<'a>,
+}
+
+impl Work for Copier<'_> {
+    fn begin(&mut self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
         let (from, to) = (above.from.as_fd(), above.to.as_fd());
         let shown = name.to_string_lossy();
         let failed = || format!("copy {shown}");
@@ -51,11 +57,13 @@ impl Work for Copying {
             FileType::Directory => {
                 let inner_from = enter_to_read(from, name).step_with(failed)?;
                 let inner_to = make_directory(to, name).step_with(failed)?;
-                return Level::new(inner_from, inner_to, name, stat).map(Some);
+                return above.below(inner_from, inner_to, name, stat).map(Some);
             }
             FileType::RegularFile => open_to_read(from, name)
                 .and_then(|file| {
-                    copy_file(&file, to, name, &stat, owner_of(&stat), &passing_name()?)
+                    let (owner, passing) = (owner_of(&stat), passing_name()?);
+                    let copy = || copy_file(&file, to, name, &stat, owner, &passing);
+                    self.links.put(above, name, &stat, &passing, copy)
                 })
                 .step_with(failed)?,
             FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
@@ -72,7 +80,7 @@ impl Work for Copying {
         Ok(None)
     }
 
-    fn finish(&self, _above: &Level, level: &Level) -> Result<(), Failure> {
+    fn finish(&mut self, _above: &Level, level: &Level) -> Result<(), Failure> {
         let Level { from, to, name, stat, .. } = level;
         let marked = if is_opaque(from) {
             rustix::fs::fsetxattr(to, OPAQUE, b"y", rustix::fs::XattrFlags::empty())
@@ -84,7 +92,7 @@ impl Work for Copying {
     }
 
     fn gives_up(&self) -> bool {
-        *self == Self::Whole
+        self.copying == Copying::Whole
     }
 }
 
@@ -101,7 +109,7 @@ pub(super) fn copy_file(
     stat: &Stat,
     owner: Owner,
     passing: &CStr,
-) -> rustix::io::Result<()> {
+) -> rustix::io::Result<OwnedFd> {
     remove(directory, passing)?;
     let (to, named) = make_temporary(directory, passing)?;
     let copied = copy_content(from, &to, stat)
@@ -110,12 +118,15 @@ pub(super) fn copy_file(
         .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
         .and_then(|()| match named {
             Named::Passing => rustix::fs::renameat(directory, passing, directory, name),
-            Named::Not => name_file(&to, directory, name, passing),
+            Named::Not => name_file(directory, name, passing, |name| {
+                let (file, flags) = (by_descriptor(&to), AtFlags::SYMLINK_FOLLOW);
+                rustix::fs::linkat(CWD, file, directory, name, flags)
+            }),
         });
     if copied.is_err() {
         remove(directory, passing)?;
     }
-    copied
+    copied.map(|()| to)
 }
 
 /// Whether a file has a name that its maker's death would leave.
@@ -143,17 +154,13 @@ fn make_temporary(
     rustix::fs::openat(directory, passing, flags, mode).map(|file| (file, Named::Passing))
 }
 
-/// Gives a file without a name one, in place of what has it.
-fn name_file(
-    file: &OwnedFd,
+/// Gives a file a name that it can be linked with, in place of what has it.
+pub(super) fn name_file(
     directory: BorrowedFd<'_>,
     name: &CStr,
     passing: &CStr,
+    link: impl Fn(&CStr) -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
-    let link = |name| {
-        let (file, flags) = (by_descriptor(file), AtFlags::SYMLINK_FOLLOW);
-        rustix::fs::linkat(CWD, file, directory, name, flags)
-    };
     match link(name) {
         // No link replaces anything.
         Err(Errno::EXIST) => {

@@ -11,6 +11,7 @@ mod fork;
 mod home;
 mod image;
 mod life;
+mod links;
 mod ordinary_user;
 mod probes;
 mod quota;
