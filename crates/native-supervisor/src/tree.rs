@@ -2,6 +2,8 @@
 //! laid over a directory. Everything goes by descriptor, one name at a time, so
 //! no link is ever followed, and nothing that is not a file is ever opened.
 
+mod acl;
+mod attributes;
 mod copy;
 mod enter;
 mod links;
@@ -13,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use self::attributes::{Names, Permissions};
 pub(crate) use self::copy::copy_content;
 use self::copy::copy_file;
 pub use self::copy::{copy_layer, copy_whole_layer};
@@ -168,11 +171,17 @@ pub fn lay_over(
     owner: Owner,
     passing: &CStr,
 ) -> Result<(), Failure> {
-    walk(layer, directory, &mut LayOver { owner, passing, links: Links::to(directory) })
+    let written_by = rustix::fs::fstat(layer).step("look at the changes")?;
+    let names = owner.map_or(Names::Same, |(user, group)| Names::Writer {
+        inside: (written_by.st_uid, written_by.st_gid),
+        outside: (user.as_raw(), group.as_raw()),
+    });
+    walk(layer, directory, &mut LayOver { owner, names, passing, links: Links::to(directory) })
 }
 
 struct LayOver<'a> {
     owner: Owner,
+    names: Names,
     passing: &'a CStr,
     links: Links<'a>,
 }
@@ -209,7 +218,8 @@ impl Work for LayOver<'_> {
             }
             FileType::Fifo => {
                 remove(directory, name).reached(name, "replace")?;
-                rustix::fs::mknodat(directory, name, FileType::Fifo, plain_mode(&stat), 0)
+                let mode = attributes::mode_of(layer, name, &stat);
+                rustix::fs::mknodat(directory, name, FileType::Fifo, mode, 0)
                     .step_with(|| format!("make the pipe {shown}"))?;
                 own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
@@ -229,11 +239,19 @@ impl Work for LayOver<'_> {
             ignore(rustix::fs::fchmod(from, plain_mode(stat)));
             ignore(rustix::fs::futimens(from, &times(stat)));
         }
-        set_mode(to, mode_over(stat, found.as_ref()))
-            .step_with(|| format!("set mode of {shown}"))?;
-        // One that was there is whose it was.
-        if found.as_ref().is_none_or(is_unfinished) {
-            own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+        match found.as_ref().filter(|found| !is_unfinished(found)) {
+            // One that was there is whose it was, and for whom.
+            Some(found) => self
+                .mode_over(level, found)
+                .and_then(|mode| set_mode(to, mode))
+                .step_with(|| format!("set mode of {shown}"))?,
+            None => {
+                own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+                attributes::copy_users(from, to)
+                    .and_then(|()| Permissions::of(from, stat, self.names)?.give(to))
+                    .and_then(|()| attributes::copy_default(from, to, self.names))
+                    .step_with(|| format!("set mode of {shown}"))?;
+            }
         }
         rustix::fs::futimens(to, &times(stat)).step_with(|| format!("set times of {shown}"))?;
         if level.failed {
@@ -244,15 +262,28 @@ impl Work for LayOver<'_> {
 }
 
 impl LayOver<'_> {
+    /// The mode of a directory that was there, after one of a layer is laid over it. What a sandbox
+    /// sets is never more than permissions; what else was set before is not its to take away.
+    fn mode_over(&self, level: &Level, found: &Stat) -> rustix::io::Result<Mode> {
+        let Level { from, to, stat, .. } = level;
+        // Where both have a list, a mode means the same of both.
+        let mode = if attributes::has_list(to)? {
+            plain_mode(stat)
+        } else {
+            Permissions::of(from, stat, self.names)?.mode
+        };
+        Ok(mode | Mode::from_raw_mode(found.st_mode & 0o7000))
+    }
+
     fn move_file(&mut self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let file = open_to_read(layer, name)?;
-        for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
-            let removed = match rustix::fs::fremovexattr(&file, attribute) {
+        for attribute in attributes::overlays(&file)? {
+            let removed = match rustix::fs::fremovexattr(&file, &attribute) {
                 Err(Errno::ACCESS) => {
                     // Its owner may not write it; it gets its mode below.
                     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-                    rustix::fs::fremovexattr(&file, attribute)
+                    rustix::fs::fremovexattr(&file, &attribute)
                 }
                 other => other,
             };
@@ -261,13 +292,14 @@ impl LayOver<'_> {
                 Err(error) => return Err(error),
             }
         }
+        let permissions = Permissions::of(&file, stat, self.names)?;
         own(&file, self.owner)?;
-        rustix::fs::fchmod(&file, plain_mode(stat))?;
+        permissions.give(&file)?;
         make_room(directory, name)?;
         match rustix::fs::renameat(layer, name, directory, name) {
             Err(Errno::XDEV) => {
                 let (owner, passing) = (self.owner, self.passing);
-                let copy = || copy_file(&file, directory, name, stat, owner, passing);
+                let copy = || copy_file(&file, directory, name, stat, owner, &permissions, passing);
                 self.links.put(above, name, stat, passing, copy)
             }
             other => other,
@@ -288,13 +320,6 @@ fn is_opaque(directory: &OwnedFd) -> bool {
 
 fn plain_mode(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o777)
-}
-
-/// The mode of a directory after one of a layer is laid over it. What a sandbox sets is never
-/// more than permissions; what else was set before is not its to take away.
-fn mode_over(stat: &Stat, found: Option<&Stat>) -> Mode {
-    let special = found.map_or(0, |found| found.st_mode & 0o7000);
-    plain_mode(stat) | Mode::from_raw_mode(special)
 }
 
 /// Sets a mode where it is another. To set the same is no less a change: it is not everybody's
@@ -416,3 +441,7 @@ mod host_tests;
 #[cfg(test)]
 #[path = "tree_link_tests.rs"]
 mod link_tests;
+
+#[cfg(test)]
+#[path = "tree_attribute_tests.rs"]
+mod attribute_tests;

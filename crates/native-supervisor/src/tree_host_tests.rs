@@ -11,7 +11,7 @@ use super::*;
 use crate::{dying, sys};
 
 /// Does something where mounts are nobody else's. Only root can; `None` for others.
-fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(super) fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root mounts");
         return None;

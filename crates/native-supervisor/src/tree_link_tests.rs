@@ -180,7 +180,9 @@ fn put_after(meddle: impl FnOnce(&Path)) -> (PathBuf, tempfile::TempDir) {
     let mut put = |above: &walk::Level, name| {
         let stat = rustix::fs::statat(&above.from, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
         let file = open_to_read(above.from.as_fd(), name).unwrap();
-        let copy = || copy_file(&file, above.to.as_fd(), name, &stat, None, &passing);
+        let permissions = Permissions::of(&file, &stat, Names::Same).unwrap();
+        let to = above.to.as_fd();
+        let copy = || copy_file(&file, to, name, &stat, None, &permissions, &passing);
         links.put(above, name, &stat, &passing, copy).unwrap();
     };
     put(&inner, c"one");

@@ -6,13 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::attributes::{self, Names, Permissions};
 use super::enter::{by_descriptor, enter_to_read, open_to_read};
 use super::links::Links;
 use super::walk::{Level, Work, walk};
-use super::{
-    OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, plain_mode, remove,
-    times,
-};
+use super::{OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, remove, times};
 use crate::failure::{Failure, Step};
 
 /// What a failure means for a copy.
@@ -62,7 +60,8 @@ impl Work for Copier<'_> {
             FileType::RegularFile => open_to_read(from, name)
                 .and_then(|file| {
                     let (owner, passing) = (owner_of(&stat), passing_name()?);
-                    let copy = || copy_file(&file, to, name, &stat, owner, &passing);
+                    let permissions = Permissions::of(&file, &stat, Names::Same)?;
+                    let copy = || copy_file(&file, to, name, &stat, owner, &permissions, &passing);
                     self.links.put(above, name, &stat, &passing, copy)
                 })
                 .step_with(failed)?,
@@ -71,7 +70,8 @@ impl Work for Copier<'_> {
                 .and_then(|()| own_name(to, name, owner_of(&stat)))
                 .step_with(failed)?,
             FileType::CharacterDevice | FileType::Fifo => {
-                rustix::fs::mknodat(to, name, kind, plain_mode(&stat), stat.st_rdev)
+                let mode = attributes::mode_of(from, name, &stat);
+                rustix::fs::mknodat(to, name, kind, mode, stat.st_rdev)
                     .and_then(|()| own_name(to, name, owner_of(&stat)))
                     .step_with(failed)?;
             }
@@ -87,7 +87,10 @@ impl Work for Copier<'_> {
         } else {
             Ok(())
         };
-        let owned = own(to, owner_of(stat)).and_then(|()| rustix::fs::fchmod(to, plain_mode(stat)));
+        let owned = attributes::copy_users(from, to)
+            .and_then(|()| own(to, owner_of(stat)))
+            .and_then(|()| Permissions::of(from, stat, Names::Same)?.give(to))
+            .and_then(|()| attributes::copy_default(from, to, Names::Same));
         marked.and(owned).step_with(|| format!("copy {}", name.to_string_lossy()))
     }
 
@@ -108,13 +111,16 @@ pub(super) fn copy_file(
     name: &CStr,
     stat: &Stat,
     owner: Owner,
+    permissions: &Permissions,
     passing: &CStr,
 ) -> rustix::io::Result<OwnedFd> {
     remove(directory, passing)?;
     let (to, named) = make_temporary(directory, passing)?;
-    let copied = copy_content(from, &to, stat)
+    let copied = attributes::disinherit(&to)
+        .and_then(|()| copy_content(from, &to, stat))
+        .and_then(|()| attributes::copy_users(from, &to))
         .and_then(|()| own(&to, owner))
-        .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
+        .and_then(|()| permissions.give(&to))
         .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
         .and_then(|()| match named {
             Named::Passing => rustix::fs::renameat(directory, passing, directory, name),
