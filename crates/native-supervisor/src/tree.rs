@@ -2,8 +2,11 @@
 //! laid over a directory. Everything goes by descriptor, one name at a time, so
 //! no link is ever followed, and nothing that is not a file is ever opened.
 
+mod acl;
+mod attributes;
 mod copy;
 mod enter;
+mod links;
 mod walk;
 
 use std::ffi::{CStr, CString};
@@ -12,11 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use self::attributes::{Names, Permissions};
 pub(crate) use self::copy::copy_content;
 use self::copy::copy_file;
 pub use self::copy::{copy_layer, copy_whole_layer};
 pub use self::enter::enter;
 use self::enter::{enter_to_change, open_to_read};
+use self::links::Links;
 use self::walk::{Level, Target, Work, walk};
 use crate::failure::{Failure, Step, ignore};
 
@@ -149,7 +154,9 @@ pub type Owner = Option<(rustix::fs::Uid, rustix::fs::Gid)>;
 /// Nothing that is mounted in the directory is reached: the sandbox never saw it.
 ///
 /// A file that cannot be moved there has no name until it is whole, or the name `passing`; that
-/// of an earlier try, if that was cut short, so that nothing of it stays.
+/// of an earlier try, if that was cut short, so that nothing of it stays. One that has several
+/// names is one file there as well, wherever the file system can have that; of what a try that
+/// was cut short gave to some of them, the next one makes another.
 ///
 /// One name that cannot be laid over holds back none of the others. Not even a
 /// full disk does: a removal makes room, and a small file may fit where a large
@@ -164,16 +171,23 @@ pub fn lay_over(
     owner: Owner,
     passing: &CStr,
 ) -> Result<(), Failure> {
-    walk(layer, directory, &LayOver { owner, passing })
+    let written_by = rustix::fs::fstat(layer).step("look at the changes")?;
+    let names = owner.map_or(Names::Same, |(user, group)| Names::Writer {
+        inside: (written_by.st_uid, written_by.st_gid),
+        outside: (user.as_raw(), group.as_raw()),
+    });
+    walk(layer, directory, &mut LayOver { owner, names, passing, links: Links::to(directory) })
 }
 
 struct LayOver<'a> {
     owner: Owner,
+    names: Names,
     passing: &'a CStr,
+    links: Links<'a>,
 }
 
 impl Work for LayOver<'_> {
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+    fn begin(&mut self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let owner = self.owner;
         let shown = name.to_string_lossy();
@@ -189,7 +203,7 @@ impl Work for LayOver<'_> {
                     // As below.
                     ignore(rustix::fs::fchmod(&from, plain_mode(&stat)));
                 })?;
-                return Level::new(from, to, name, stat).map(Some);
+                return above.below(from, to, name, stat).map(Some);
             }
             FileType::RegularFile => {
                 self.move_file(above, name, &stat).reached(name, "write")?;
@@ -204,7 +218,8 @@ impl Work for LayOver<'_> {
             }
             FileType::Fifo => {
                 remove(directory, name).reached(name, "replace")?;
-                rustix::fs::mknodat(directory, name, FileType::Fifo, plain_mode(&stat), 0)
+                let mode = attributes::mode_of(layer, name, &stat);
+                rustix::fs::mknodat(directory, name, FileType::Fifo, mode, 0)
                     .step_with(|| format!("make the pipe {shown}"))?;
                 own_name(directory, name, owner).step_with(|| format!("set owner of {shown}"))?;
             }
@@ -215,7 +230,7 @@ impl Work for LayOver<'_> {
         Ok(None)
     }
 
-    fn finish(&self, above: &Level, level: &Level) -> Result<(), Failure> {
+    fn finish(&mut self, above: &Level, level: &Level) -> Result<(), Failure> {
         let Level { from, to, found, name, stat, .. } = level;
         let shown = name.to_string_lossy();
         if level.failed {
@@ -224,11 +239,19 @@ impl Work for LayOver<'_> {
             ignore(rustix::fs::fchmod(from, plain_mode(stat)));
             ignore(rustix::fs::futimens(from, &times(stat)));
         }
-        set_mode(to, mode_over(stat, found.as_ref()))
-            .step_with(|| format!("set mode of {shown}"))?;
-        // One that was there is whose it was.
-        if found.as_ref().is_none_or(is_unfinished) {
-            own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+        match found.as_ref().filter(|found| !is_unfinished(found)) {
+            // One that was there is whose it was, and for whom.
+            Some(found) => self
+                .mode_over(level, found)
+                .and_then(|mode| set_mode(to, mode))
+                .step_with(|| format!("set mode of {shown}"))?,
+            None => {
+                own(to, self.owner).step_with(|| format!("set owner of {shown}"))?;
+                attributes::copy_users(from, to)
+                    .and_then(|()| Permissions::of(from, stat, self.names)?.give(to))
+                    .and_then(|()| attributes::copy_default(from, to, self.names))
+                    .step_with(|| format!("set mode of {shown}"))?;
+            }
         }
         rustix::fs::futimens(to, &times(stat)).step_with(|| format!("set times of {shown}"))?;
         if level.failed {
@@ -239,15 +262,28 @@ impl Work for LayOver<'_> {
 }
 
 impl LayOver<'_> {
-    fn move_file(&self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
+    /// The mode of a directory that was there, after one of a layer is laid over it. What a sandbox
+    /// sets is never more than permissions; what else was set before is not its to take away.
+    fn mode_over(&self, level: &Level, found: &Stat) -> rustix::io::Result<Mode> {
+        let Level { from, to, stat, .. } = level;
+        // Where both have a list, a mode means the same of both.
+        let mode = if attributes::has_list(to)? {
+            plain_mode(stat)
+        } else {
+            Permissions::of(from, stat, self.names)?.mode
+        };
+        Ok(mode | Mode::from_raw_mode(found.st_mode & 0o7000))
+    }
+
+    fn move_file(&mut self, above: &Level, name: &CStr, stat: &Stat) -> rustix::io::Result<()> {
         let (layer, directory) = (above.from.as_fd(), above.to.as_fd());
         let file = open_to_read(layer, name)?;
-        for attribute in [c"user.overlay.origin", c"user.overlay.nlink", c"user.overlay.metacopy"] {
-            let removed = match rustix::fs::fremovexattr(&file, attribute) {
+        for attribute in attributes::overlays(&file)? {
+            let removed = match rustix::fs::fremovexattr(&file, &attribute) {
                 Err(Errno::ACCESS) => {
                     // Its owner may not write it; it gets its mode below.
                     rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-                    rustix::fs::fremovexattr(&file, attribute)
+                    rustix::fs::fremovexattr(&file, &attribute)
                 }
                 other => other,
             };
@@ -256,11 +292,16 @@ impl LayOver<'_> {
                 Err(error) => return Err(error),
             }
         }
+        let permissions = Permissions::of(&file, stat, self.names)?;
         own(&file, self.owner)?;
-        rustix::fs::fchmod(&file, plain_mode(stat))?;
+        permissions.give(&file)?;
         make_room(directory, name)?;
         match rustix::fs::renameat(layer, name, directory, name) {
-            Err(Errno::XDEV) => copy_file(&file, directory, name, stat, self.owner, self.passing),
+            Err(Errno::XDEV) => {
+                let (owner, passing) = (self.owner, self.passing);
+                let copy = || copy_file(&file, directory, name, stat, owner, &permissions, passing);
+                self.links.put(above, name, stat, passing, copy)
+            }
             other => other,
         }
     }
@@ -279,13 +320,6 @@ fn is_opaque(directory: &OwnedFd) -> bool {
 
 fn plain_mode(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o777)
-}
-
-/// The mode of a directory after one of a layer is laid over it. What a sandbox sets is never
-/// more than permissions; what else was set before is not its to take away.
-fn mode_over(stat: &Stat, found: Option<&Stat>) -> Mode {
-    let special = found.map_or(0, |found| found.st_mode & 0o7000);
-    plain_mode(stat) | Mode::from_raw_mode(special)
 }
 
 /// Sets a mode where it is another. To set the same is no less a change: it is not everybody's
@@ -403,3 +437,11 @@ mod tests;
 #[cfg(test)]
 #[path = "tree_host_tests.rs"]
 mod host_tests;
+
+#[cfg(test)]
+#[path = "tree_link_tests.rs"]
+mod link_tests;
+
+#[cfg(test)]
+#[path = "tree_attribute_tests.rs"]
+mod attribute_tests;

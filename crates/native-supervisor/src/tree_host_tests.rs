@@ -11,7 +11,7 @@ use super::*;
 use crate::{dying, sys};
 
 /// Does something where mounts are nobody else's. Only root can; `None` for others.
-fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(super) fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root mounts");
         return None;
@@ -27,7 +27,7 @@ fn with_own_mounts<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
 }
 
 /// Does something as an ordinary user, where root runs the tests. This holds for one thread.
-fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn as_user<T: Send>(id: u32, work: impl FnOnce() -> T + Send) -> T {
     let work = || {
         if rustix::process::geteuid().is_root() {
             let id = rustix::thread::Uid::from_raw(id);
@@ -233,7 +233,7 @@ fn rights_are_given_back_to_the_thing_itself_and_never_through_a_link() {
 }
 
 /// A layer and a directory that no file can be moved between; `None` where there is no such.
-fn two_file_systems() -> Option<(tempfile::TempDir, tempfile::TempDir)> {
+pub(super) fn two_file_systems() -> Option<(tempfile::TempDir, tempfile::TempDir)> {
     let (layer, directory) = (tempfile::tempdir_in("/dev/shm").ok()?, tempfile::tempdir().unwrap());
     let device = |path: &Path| rustix::fs::stat(path).unwrap().st_dev;
     (device(layer.path()) != device(directory.path())).then_some((layer, directory))

@@ -6,12 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::attributes::{self, Names, Permissions};
 use super::enter::{by_descriptor, enter_to_read, open_to_read};
+use super::links::Links;
 use super::walk::{Level, Work, walk};
-use super::{
-    OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, plain_mode, remove,
-    times,
-};
+use super::{OPAQUE, Owner, is_opaque, make_directory, own, own_name, passing_name, remove, times};
 use crate::failure::{Failure, Step};
 
 /// What a failure means for a copy.
@@ -29,7 +28,7 @@ enum Copying {
 /// # Errors
 /// The first thing that could not be copied; all else was.
 pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Rescue)
+    walk(from, to, &mut Copier { copying: Copying::Rescue, links: Links::to(to) })
 }
 
 /// The same, given up at the first thing that cannot be copied.
@@ -37,11 +36,16 @@ pub fn copy_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failur
 /// # Errors
 /// That thing; what was copied stays.
 pub fn copy_whole_layer(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<(), Failure> {
-    walk(from, to, &Copying::Whole)
+    walk(from, to, &mut Copier { copying: Copying::Whole, links: Links::to(to) })
 }
 
-impl Work for Copying {
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
+struct Copier<'a> {
+    copying: Copying,
+    links: Links<'a>,
+}
+
+impl Work for Copier<'_> {
+    fn begin(&mut self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure> {
         let (from, to) = (above.from.as_fd(), above.to.as_fd());
         let shown = name.to_string_lossy();
         let failed = || format!("copy {shown}");
@@ -51,11 +55,14 @@ impl Work for Copying {
             FileType::Directory => {
                 let inner_from = enter_to_read(from, name).step_with(failed)?;
                 let inner_to = make_directory(to, name).step_with(failed)?;
-                return Level::new(inner_from, inner_to, name, stat).map(Some);
+                return above.below(inner_from, inner_to, name, stat).map(Some);
             }
             FileType::RegularFile => open_to_read(from, name)
                 .and_then(|file| {
-                    copy_file(&file, to, name, &stat, owner_of(&stat), &passing_name()?)
+                    let (owner, passing) = (owner_of(&stat), passing_name()?);
+                    let permissions = Permissions::of(&file, &stat, Names::Same)?;
+                    let copy = || copy_file(&file, to, name, &stat, owner, &permissions, &passing);
+                    self.links.put(above, name, &stat, &passing, copy)
                 })
                 .step_with(failed)?,
             FileType::Symlink => rustix::fs::readlinkat(from, name, Vec::new())
@@ -63,7 +70,8 @@ impl Work for Copying {
                 .and_then(|()| own_name(to, name, owner_of(&stat)))
                 .step_with(failed)?,
             FileType::CharacterDevice | FileType::Fifo => {
-                rustix::fs::mknodat(to, name, kind, plain_mode(&stat), stat.st_rdev)
+                let mode = attributes::mode_of(from, name, &stat);
+                rustix::fs::mknodat(to, name, kind, mode, stat.st_rdev)
                     .and_then(|()| own_name(to, name, owner_of(&stat)))
                     .step_with(failed)?;
             }
@@ -72,19 +80,22 @@ impl Work for Copying {
         Ok(None)
     }
 
-    fn finish(&self, _above: &Level, level: &Level) -> Result<(), Failure> {
+    fn finish(&mut self, _above: &Level, level: &Level) -> Result<(), Failure> {
         let Level { from, to, name, stat, .. } = level;
         let marked = if is_opaque(from) {
             rustix::fs::fsetxattr(to, OPAQUE, b"y", rustix::fs::XattrFlags::empty())
         } else {
             Ok(())
         };
-        let owned = own(to, owner_of(stat)).and_then(|()| rustix::fs::fchmod(to, plain_mode(stat)));
+        let owned = attributes::copy_users(from, to)
+            .and_then(|()| own(to, owner_of(stat)))
+            .and_then(|()| Permissions::of(from, stat, Names::Same)?.give(to))
+            .and_then(|()| attributes::copy_default(from, to, Names::Same));
         marked.and(owned).step_with(|| format!("copy {}", name.to_string_lossy()))
     }
 
     fn gives_up(&self) -> bool {
-        *self == Self::Whole
+        self.copying == Copying::Whole
     }
 }
 
@@ -100,22 +111,28 @@ pub(super) fn copy_file(
     name: &CStr,
     stat: &Stat,
     owner: Owner,
+    permissions: &Permissions,
     passing: &CStr,
-) -> rustix::io::Result<()> {
+) -> rustix::io::Result<OwnedFd> {
     remove(directory, passing)?;
     let (to, named) = make_temporary(directory, passing)?;
-    let copied = copy_content(from, &to, stat)
+    let copied = attributes::disinherit(&to)
+        .and_then(|()| copy_content(from, &to, stat))
+        .and_then(|()| attributes::copy_users(from, &to))
         .and_then(|()| own(&to, owner))
-        .and_then(|()| rustix::fs::fchmod(&to, plain_mode(stat)))
+        .and_then(|()| permissions.give(&to))
         .and_then(|()| rustix::fs::futimens(&to, &times(stat)))
         .and_then(|()| match named {
             Named::Passing => rustix::fs::renameat(directory, passing, directory, name),
-            Named::Not => name_file(&to, directory, name, passing),
+            Named::Not => name_file(directory, name, passing, |name| {
+                let (file, flags) = (by_descriptor(&to), AtFlags::SYMLINK_FOLLOW);
+                rustix::fs::linkat(CWD, file, directory, name, flags)
+            }),
         });
     if copied.is_err() {
         remove(directory, passing)?;
     }
-    copied
+    copied.map(|()| to)
 }
 
 /// Whether a file has a name that its maker's death would leave.
@@ -143,17 +160,13 @@ fn make_temporary(
     rustix::fs::openat(directory, passing, flags, mode).map(|file| (file, Named::Passing))
 }
 
-/// Gives a file without a name one, in place of what has it.
-fn name_file(
-    file: &OwnedFd,
+/// Gives a file a name that it can be linked with, in place of what has it.
+pub(super) fn name_file(
     directory: BorrowedFd<'_>,
     name: &CStr,
     passing: &CStr,
+    link: impl Fn(&CStr) -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
-    let link = |name| {
-        let (file, flags) = (by_descriptor(file), AtFlags::SYMLINK_FOLLOW);
-        rustix::fs::linkat(CWD, file, directory, name, flags)
-    };
     match link(name) {
         // No link replaces anything.
         Err(Errno::EXIST) => {

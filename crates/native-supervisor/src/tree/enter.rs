@@ -51,6 +51,18 @@ pub(super) fn open_to_read(parent: BorrowedFd<'_>, name: &CStr) -> rustix::io::R
     open(parent, name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)
 }
 
+/// Finds what is at a path of names below a directory, without opening it: no right to it is
+/// needed, only to the directories on the way.
+pub(super) fn find(
+    parent: BorrowedFd<'_>,
+    path: &CStr,
+    flags: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = flags | OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let within = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    rustix::fs::openat2(parent, path, flags, Mode::empty(), within)
+}
+
 /// Opens what its owner may have taken its own right to open, which is then given back.
 fn open(
     parent: BorrowedFd<'_>,

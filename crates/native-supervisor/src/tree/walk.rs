@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::Stat;
 
+use super::links::Place;
 use super::names;
 use crate::failure::{Failure, Step};
 
@@ -30,6 +31,8 @@ pub(super) struct Target {
 pub(super) struct Level {
     pub(super) from: OwnedFd,
     pub(super) to: OwnedFd,
+    /// Where the latter is.
+    pub(super) place: Place,
     /// How the latter was found, unless it was made.
     pub(super) found: Option<Stat>,
     pub(super) name: CString,
@@ -40,12 +43,38 @@ pub(super) struct Level {
 }
 
 impl Level {
-    pub(super) fn new(from: OwnedFd, to: Target, name: &CStr, stat: Stat) -> Result<Self, Failure> {
+    fn new(
+        from: OwnedFd,
+        to: Target,
+        place: Place,
+        name: &CStr,
+        stat: Stat,
+    ) -> Result<Self, Failure> {
         let left = names(from.as_fd())
             .step_with(|| format!("read {}", name.to_string_lossy()))?
             .into_iter();
         let Target { directory: to, found } = to;
-        Ok(Self { from, to, found, name: name.to_owned(), stat, left, failed: false })
+        Ok(Self { from, to, place, found, name: name.to_owned(), stat, left, failed: false })
+    }
+
+    /// The one that all others are in.
+    pub(super) fn top(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<Self, Failure> {
+        let stat = rustix::fs::fstat(from).step("look at the changes")?;
+        let [from, to] = [from, to].map(|directory| directory.try_clone_to_owned());
+        let (from, directory) = (from.step("hold the changes")?, to.step("hold the directory")?);
+        let to = Target { directory, found: None };
+        Self::new(from, to, Place::default(), c"the changes", stat)
+    }
+
+    /// One that is in this one.
+    pub(super) fn below(
+        &self,
+        from: OwnedFd,
+        to: Target,
+        name: &CStr,
+        stat: Stat,
+    ) -> Result<Self, Failure> {
+        Self::new(from, to, self.place.below(name), name, stat)
     }
 }
 
@@ -53,10 +82,10 @@ impl Level {
 pub(super) trait Work {
     /// Does it with one of them. Of a directory only the beginning: it is returned, and its
     /// contents are next.
-    fn begin(&self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure>;
+    fn begin(&mut self, above: &Level, name: &CStr) -> Result<Option<Level>, Failure>;
 
     /// Does the rest, after the contents, whether or not all of them could be done.
-    fn finish(&self, above: &Level, level: &Level) -> Result<(), Failure>;
+    fn finish(&mut self, above: &Level, level: &Level) -> Result<(), Failure>;
 
     /// Whether it is given up at the first failure.
     fn gives_up(&self) -> bool {
@@ -68,13 +97,9 @@ pub(super) trait Work {
 pub(super) fn walk(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
-    work: &impl Work,
+    work: &mut impl Work,
 ) -> Result<(), Failure> {
-    let stat = rustix::fs::fstat(from).step("look at the changes")?;
-    let [from, to] = [from, to].map(|directory| directory.try_clone_to_owned());
-    let (from, directory) = (from.step("hold the changes")?, to.step("hold the directory")?);
-    let to = Target { directory, found: None };
-    let mut levels = vec![Level::new(from, to, c"the changes", stat)?];
+    let mut levels = vec![Level::top(from, to)?];
     let mut outcome = Ok(());
     while let Some(level) = levels.last_mut() {
         let done = if let Some(name) = level.left.next() {

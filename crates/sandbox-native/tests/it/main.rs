@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 #![expect(clippy::print_stderr, reason = "tests say what they skip")]
 
+mod attributes;
 mod claim;
 mod conformance;
 mod egress;
@@ -11,6 +12,7 @@ mod fork;
 mod home;
 mod image;
 mod life;
+mod links;
 mod ordinary_user;
 mod probes;
 mod quota;
