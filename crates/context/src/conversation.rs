@@ -180,6 +180,16 @@ impl Conversation {
         self.waiting.push((seq, words.into(), Memo::default()));
     }
 
+    /// Has something else said in place of what event `seq` tells of, unless that was said
+    /// already: what was before a model stays as it was.
+    pub fn reword(&mut self, seq: u64, words: &str) {
+        for (of, waiting, counted) in &mut self.waiting {
+            if *of == seq {
+                (*waiting, *counted) = (words.to_owned(), Memo::default());
+            }
+        }
+    }
+
     /// Has the user's words said to the model. They are never forgotten.
     pub fn user_said(&mut self, seq: u64, text: &str) {
         self.facts.said.push((seq, text.to_owned()));

@@ -1,8 +1,8 @@
 //! What each event does to the state. The only place that changes it.
 
 use cofferdam_types::{
-    CallId, CheckResult, Cut, Event, ModelName, PlanStep, RequestId, Role, StepStatus, ThreadId,
-    Timestamp, Tokens, Usd,
+    CallId, CheckResult, Cut, Event, ModelName, PlanStep, RequestId, Role, SandboxId, StepStatus,
+    ThreadId, Timestamp, Tokens, Usd,
 };
 
 use crate::decide;
@@ -28,7 +28,7 @@ impl Run {
             Event::ImageReady { image } => {
                 self.image.get_or_insert_with(|| image.clone());
             }
-            Event::SandboxOpened { sandbox, .. } => self.sandbox = Some(*sandbox),
+            Event::SandboxOpened { sandbox, .. } => self.settle(*sandbox),
             Event::Prepared { instructions, skills } => {
                 self.prepared = Some((instructions.clone(), skills.clone()));
             }
@@ -189,13 +189,28 @@ impl Run {
             }
         }
         if again {
+            self.interruptions.push(seq);
             for thread in &mut self.threads {
                 if thread.state != ThreadState::Done {
-                    thread.context.tell(seq, words::TAKEN_UP_AGAIN);
+                    thread.context.tell(seq, words::IN_A_NEW_SANDBOX);
                 }
             }
         }
         self.heed_user();
+    }
+
+    /// Works in this sandbox from here on. Which one it would be was not known when the
+    /// models were to be told of it, and none was asked since.
+    fn settle(&mut self, sandbox: SandboxId) {
+        let interruptions = std::mem::take(&mut self.interruptions);
+        if self.last_sandbox == Some(sandbox) {
+            for thread in &mut self.threads {
+                for seq in &interruptions {
+                    thread.context.reword(*seq, words::IN_THE_SAME_SANDBOX);
+                }
+            }
+        }
+        (self.sandbox, self.last_sandbox) = (Some(sandbox), Some(sandbox));
     }
 
     /// Makes a job that had ended ready to go on.

@@ -16,6 +16,10 @@ pub struct Run {
     pub(crate) spec: JobSpec,
     pub(crate) stage: Stage,
     pub(crate) sandbox: Option<SandboxId>,
+    /// The one it had last, whether or not the process that works on it has one yet.
+    pub(crate) last_sandbox: Option<SandboxId>,
+    /// The events by which it was taken up since then, and its models told so.
+    pub(crate) interruptions: Vec<u64>,
     /// The image that its own files ask for, once that is known.
     pub(crate) image: Option<String>,
     /// What the workspace says, once it was looked at.
@@ -112,6 +116,8 @@ impl Run {
             spec,
             stage: Stage::Created,
             sandbox: None,
+            last_sandbox: None,
+            interruptions: Vec::new(),
             image: None,
             prepared: None,
             threads: vec![opening],

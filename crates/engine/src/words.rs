@@ -30,9 +30,15 @@ pub(crate) const UNKNOWN_END: &str = "The process that watched this call was sto
      call's result was stored. Whether it ran, and how far, is not known. Look at the state of \
      things before you repeat it.";
 
-pub(crate) const TAKEN_UP_AGAIN: &str = "The run was interrupted here and has been taken up again \
+pub(crate) const IN_A_NEW_SANDBOX: &str = "The run was interrupted here and has been taken up again \
      in a new sandbox. /workspace is as it was left; background processes, files elsewhere, and \
      the shell's directory and variables are gone.";
+
+pub(crate) const IN_THE_SAME_SANDBOX: &str = "The run was interrupted here and has been taken up \
+     again in the same sandbox. Files everywhere, and the shell's directory and variables, are as \
+     they were left, and what has not ended meanwhile still runs. Only the names of background \
+     processes (p1, …) are forgotten, so that their output cannot be read any more: find them with \
+     `ps`, end them with `kill`.";
 
 pub(crate) const TOO_LONG: &str = "the conversation does not fit into what the model can read, and \
      nothing is left that could be cut. Use a model with a larger window";

@@ -86,7 +86,9 @@ impl Process {
     }
 
     /// The next piece of output, in the order the pieces came; `None` when the
-    /// command is over, or lost. A call of this that is dropped loses nothing.
+    /// command is over, or lost. A call of this that is dropped loses nothing. The guest
+    /// keeps a piece until the next one is asked for: whoever stores each before that can be
+    /// killed at any moment, and [`crate::Sandbox::collect`] has the rest.
     pub async fn next_output(&mut self) -> Option<OutputChunk> {
         Some(match self.handle.next_any().await? {
             (Channel::Error, Taken::Data(bytes)) => OutputChunk::Stderr(bytes),

@@ -13,6 +13,8 @@ use cofferdam_sandbox::{CallError, Command, OutputChunk, Process, Sandbox};
 use cofferdam_types::CallId;
 use serde::de::DeserializeOwned;
 
+use crate::spool::Spool;
+
 /// What is kept of the words that an aide says beside its records.
 const WORDS: usize = 2_000;
 
@@ -94,6 +96,8 @@ pub(crate) struct Running<Piece> {
     decoder: RecordDecoder,
     pieces: VecDeque<Piece>,
     words: Vec<u8>,
+    /// What another process can go on with, where one may.
+    spool: Option<Spool>,
 }
 
 impl<Piece: DeserializeOwned> Running<Piece> {
@@ -120,10 +124,24 @@ impl<Piece: DeserializeOwned> Running<Piece> {
         }
     }
 
-    /// Takes up one that was started before.
-    pub(crate) fn of(process: Process) -> Self {
+    fn of(process: Process) -> Self {
         let (decoder, pieces, words) = (RecordDecoder::default(), VecDeque::new(), Vec::new());
-        Self { process, decoder, pieces, words }
+        Self { process, decoder, pieces, words, spool: None }
+    }
+
+    /// The same, so that another process can go on with it.
+    pub(crate) fn with_spool(self, spool: impl Into<Option<Spool>>) -> Self {
+        Self { spool: spool.into(), ..self }
+    }
+
+    /// Takes up one that an earlier process began, with what that one had taken.
+    pub(crate) async fn collect(
+        sandbox: &Sandbox,
+        call: CallId,
+        spool: Spool,
+    ) -> Result<Self, CallError> {
+        let process = sandbox.collect(call, spool.offsets()).await?;
+        Ok(Self::of(process).with_spool(spool))
     }
 
     /// The next record; `None` at the end.
@@ -135,9 +153,19 @@ impl<Piece: DeserializeOwned> Running<Piece> {
             if let Some(piece) = self.pieces.pop_front() {
                 return Ok(Some(piece));
             }
+            let again = self.spool.as_mut().map_or(Ok(None), Spool::again);
+            if let Some(bytes) = again.map_err(|error| format!("it cannot be read: {error}"))? {
+                self.decode(&bytes)?;
+                continue;
+            }
             match self.process.next_output().await {
                 None => return Ok(None),
-                Some(OutputChunk::Stdout(bytes)) => self.decode(&bytes)?,
+                Some(OutputChunk::Stdout(bytes)) => {
+                    if let Some(spool) = &mut self.spool {
+                        spool.push(&bytes);
+                    }
+                    self.decode(&bytes)?;
+                }
                 Some(OutputChunk::Stderr(bytes)) => {
                     let room = WORDS.saturating_sub(self.words.len());
                     self.words.extend_from_slice(bytes.get(..room).unwrap_or(&bytes));

@@ -104,7 +104,7 @@ async fn foreground(
     loop {
         let kind = shell.kind();
         let command = kind.command(&tools.sandbox, call, script, leaves).timeout(Some(allowed));
-        let mut recording = Recording::new(&tools.outputs, call.call);
+        let mut recording = Recording::of_call(&tools.outputs, call.call);
         let Some(mut process) = begin(tools, call.call, command).await? else {
             return Ok(lost(recording).await);
         };
@@ -144,7 +144,7 @@ async fn follow(
 ) -> Result<Ending, CallError> {
     let to_the_end = async {
         while let Some(chunk) = process.next_output().await {
-            record(recording, chunk, watcher);
+            record(recording, chunk, process.offsets(), watcher);
         }
         // The sandbox keeps the result until ours is in safe hands.
         let report = process.wait_unacknowledged().await?;
@@ -162,18 +162,20 @@ async fn follow(
     Ok(Ending { outcome: Outcome::Lost { reason }, left_running: 0 })
 }
 
-/// Puts a piece of output where it belongs.
-fn record(recording: &mut Recording, chunk: OutputChunk, watcher: &dyn Watcher) {
-    let gap;
-    let bytes: &[u8] = match &chunk {
-        OutputChunk::Stdout(bytes) | OutputChunk::Stderr(bytes) => bytes,
-        OutputChunk::StdoutGap(dropped) | OutputChunk::StderrGap(dropped) => {
-            gap = format!("\n[… {dropped} bytes of output are missing here …]\n");
-            gap.as_bytes()
+/// Puts a piece of output where it belongs, in a recording that has so much of it then.
+fn record(recording: &mut Recording, chunk: OutputChunk, offsets: Offsets, watcher: &dyn Watcher) {
+    match chunk {
+        OutputChunk::Stdout(bytes) | OutputChunk::Stderr(bytes) => {
+            watcher.output(&bytes);
+            recording.take(&bytes, offsets);
         }
-    };
-    watcher.output(bytes);
-    recording.push(bytes);
+        OutputChunk::StdoutGap(dropped) | OutputChunk::StderrGap(dropped) => {
+            let gap = format!("\n[… {dropped} bytes of output are missing here …]\n");
+            watcher.output(gap.as_bytes());
+            // No place to go on from: there the guest would say it again.
+            recording.push(gap.as_bytes());
+        }
+    }
 }
 
 async fn output(recording: Recording, ending: &Ending, seconds: Option<u64>) -> ToolOutput {
@@ -195,8 +197,8 @@ pub(crate) async fn take_up(
     call: CallId,
     watcher: &dyn Watcher,
 ) -> Option<ToolOutput> {
-    let mut recording = Recording::new(&tools.outputs, call);
-    let collected = tools.sandbox.collect(guest_call(call), Offsets::default()).await;
+    let (mut recording, offsets) = Recording::resume(&tools.outputs, call);
+    let collected = tools.sandbox.collect(guest_call(call), offsets).await;
     let Ok(mut process) = collected else { return Some(lost(recording).await) };
     let deadline = Duration::from_secs(LONGEST_TIMEOUT) + PATIENCE;
     match follow(tools, &mut process, &mut recording, watcher, deadline).await {

@@ -12,12 +12,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use cofferdam_aide_protocol::{CellEnd, CellPiece, KernelPiece};
 use cofferdam_notebook::{Cell, Language, Output, contents};
-use cofferdam_sandbox::{CallError, Offsets};
+use cofferdam_sandbox::CallError;
 use cofferdam_types::{CallId, ToolOutput, ToolSpec, ToolStatus};
 use serde_json::json;
 
 use crate::aide::{Aide, Running};
 use crate::arguments::Arguments;
+use crate::spool::Spool;
 use crate::tools::{Call, Tools, Watcher, spec as object};
 use crate::trouble::Trouble;
 use collect::Collected;
@@ -142,6 +143,7 @@ async fn execute(
     let code = code.as_bytes().to_vec();
     let started = Running::start(&tools.sandbox, guest_call(call.call), command, code).await;
     let running = started.map_err(|error| not_run(kernel.language.tool(), &error))?;
+    let running = running.with_spool(Spool::new(&tools.outputs, call.call));
     Ok(follow(tools, running, call.call, call.watcher).await)
 }
 
@@ -219,10 +221,10 @@ pub(crate) async fn take_up(
     call: CallId,
     watcher: &dyn Watcher,
 ) -> Option<ToolOutput> {
-    let collected = tools.sandbox.collect(guest_call(call), Offsets::default()).await;
-    match collected {
-        Ok(process) => {
-            let collected = follow(tools, Running::of(process), call, watcher).await;
+    let spool = Spool::resume(&tools.outputs, call);
+    match Running::collect(&tools.sandbox, guest_call(call), spool).await {
+        Ok(running) => {
+            let collected = follow(tools, running, call, watcher).await;
             Some(output(Vec::new(), collected).await)
         }
         Err(CallError::ConnectionLost { reason }) => {

@@ -2,19 +2,22 @@
 //! with a line between them that says how much is missing and where it is.
 //!
 //! The one place where output is cut. An output of any length takes a few
-//! mebibytes at most here, and none is kept on disk that could be shown whole.
+//! mebibytes at most here, and none is kept on disk that could be shown whole. That of a
+//! call goes on in another process where this one was when it died.
 
 use std::sync::Arc;
 
-use cofferdam_types::{Content, Rest, ToolOutput, ToolStatus};
+use cofferdam_sandbox::Offsets;
+use cofferdam_types::{CallId, Content, Rest, ToolOutput, ToolStatus};
 
-use crate::outputs::{END, Kept, Outputs};
+use crate::outputs::{BEGINNING, END, Kept, Outputs};
+use crate::taken::{Place, Taken};
 
 /// Characters shown of an output that is cut, its beginning and its end together.
 pub(crate) const SHOWN: usize = 12_000;
 
 /// Bytes held before anything is put on disk: enough for [`SHOWN`] characters of
-/// any kind.
+/// any kind, and fewer than a guest is told of as taken, so that it has these still.
 const HELD: usize = 4 * SHOWN;
 
 /// Bytes that hold what is shown of the end, and the rest of a character.
@@ -37,6 +40,9 @@ pub(crate) struct Recording {
     newlines: u64,
     kept: Option<Kept>,
     problem: Option<String>,
+    /// Whether another process may go on with it, and what that needs.
+    goes_on: bool,
+    taken: Option<Taken>,
 }
 
 /// An output as it is shown.
@@ -47,6 +53,47 @@ pub(crate) struct Shown {
 }
 
 impl Recording {
+    /// Begins one of what a call prints, with which another process can go on.
+    pub(crate) fn of_call(outputs: &Arc<Outputs>, call: CallId) -> Self {
+        Self { goes_on: true, ..Self::new(outputs, call) }
+    }
+
+    /// Goes on with one where an earlier process was when it died, and says where that is:
+    /// at the beginning, where nothing had to be kept.
+    pub(crate) fn resume(outputs: &Arc<Outputs>, call: CallId) -> (Self, Offsets) {
+        let mut recording = Self::of_call(outputs, call);
+        match recording.restore() {
+            Ok(offsets) => (recording, offsets),
+            Err(_) => {
+                // A place that does not fit must not be found by the next one either: the
+                // guest counts anew for us.
+                outputs.forget(call);
+                (Self::of_call(outputs, call), Offsets::default())
+            }
+        }
+    }
+
+    fn restore(&mut self) -> std::io::Result<Offsets> {
+        let (outputs, name) = (Arc::clone(&self.outputs), self.name.clone());
+        let (taken, place) = Taken::open(&outputs.taken(&name))?;
+        let length = place.total.min(BEGINNING);
+        let kept = outputs.reopen(&name, length, |bytes| {
+            let rest = self.hold_beginning(bytes);
+            self.hold_end(rest);
+        })?;
+        let beyond = place.total - length;
+        let end = taken.end(beyond)?;
+        if (end.len() as u64) < beyond {
+            // The end follows on nothing that is held.
+            self.earlier.clear();
+            self.later.clear();
+        }
+        self.hold_end(&end);
+        (self.total, self.newlines) = (place.total, place.newlines);
+        (self.kept, self.taken) = (Some(kept), Some(taken));
+        Ok(place.offsets)
+    }
+
     /// Begins one; the name is that of the call.
     pub(crate) fn new(outputs: &Arc<Outputs>, name: impl ToString) -> Self {
         Self {
@@ -59,6 +106,8 @@ impl Recording {
             newlines: 0,
             kept: None,
             problem: None,
+            goes_on: false,
+            taken: None,
         }
     }
 
@@ -66,36 +115,80 @@ impl Recording {
         self.total == 0
     }
 
+    /// Adds what was just taken of a command, which is here now in its output.
+    pub(crate) fn take(&mut self, bytes: &[u8], offsets: Offsets) {
+        self.push(bytes);
+        let place = Place { offsets, total: self.total, newlines: self.newlines };
+        if let Some(taken) = &self.taken
+            && taken.mark(place).is_err()
+        {
+            self.stay();
+        }
+    }
+
     /// Adds to it.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
-        let room = HELD - self.beginning.len();
-        let (held, rest) = bytes.split_at(room.min(bytes.len()));
-        self.beginning.extend_from_slice(held);
+        let rest = self.hold_beginning(bytes);
         if !rest.is_empty() {
-            self.spill(rest);
+            self.keep(rest);
+            self.hold_end(rest);
         }
     }
 
-    fn spill(&mut self, bytes: &[u8]) {
-        if self.kept.is_none() && self.problem.is_none() {
-            self.keep_beginning();
-        }
-        if let Some(kept) = &mut self.kept {
-            let fits = bytes.get(..kept.room()).unwrap_or(bytes);
-            if !fits.is_empty()
-                && let Err(error) = kept.write(fits)
-            {
-                self.give_up(&error);
-            }
-        }
+    /// Holds what belongs to the beginning; the rest.
+    fn hold_beginning<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let room = HELD - self.beginning.len();
+        let (held, rest) = bytes.split_at(room.min(bytes.len()));
+        self.beginning.extend_from_slice(held);
+        rest
+    }
+
+    fn hold_end(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(END / 2) {
             if self.later.len() + piece.len() > END / 2 {
                 std::mem::swap(&mut self.earlier, &mut self.later);
                 self.later.clear();
             }
             self.later.extend_from_slice(piece);
+        }
+    }
+
+    /// Puts the last bytes on disk.
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.kept.is_none() && self.problem.is_none() {
+            if self.goes_on {
+                self.begin_place();
+            }
+            self.keep_beginning();
+        }
+        let Some(kept) = &mut self.kept else { return };
+        let (fits, beyond) = bytes.split_at(kept.room().min(bytes.len()));
+        if !fits.is_empty()
+            && let Err(error) = kept.write(fits)
+        {
+            return self.give_up(&error);
+        }
+        let at = (self.total - beyond.len() as u64).saturating_sub(BEGINNING);
+        if let Some(taken) = &self.taken
+            && taken.keep_end(at, beyond).is_err()
+        {
+            self.stay();
+        }
+    }
+
+    /// Where the place cannot be kept, nobody goes on with it.
+    fn begin_place(&mut self) {
+        let path = self.outputs.taken(&self.name);
+        let created = self.outputs.make_directory().and_then(|()| Taken::create(&path));
+        self.taken = created.ok();
+    }
+
+    /// Nobody can go on with it.
+    fn stay(&mut self) {
+        if self.taken.take().is_some() {
+            std::fs::remove_file(self.outputs.taken(&self.name)).ok();
         }
     }
 
@@ -109,6 +202,7 @@ impl Recording {
 
     fn give_up(&mut self, error: &std::io::Error) {
         self.kept = None;
+        self.stay();
         self.problem = Some(error.to_string());
     }
 
@@ -191,7 +285,7 @@ impl Recording {
 
 /// Writes what of the end is not yet there; how many bytes are missing before it.
 fn finish_kept(kept: &mut Kept, total: u64, end: &[u8]) -> std::io::Result<u64> {
-    let beyond = total.saturating_sub(crate::outputs::BEGINNING);
+    let beyond = total.saturating_sub(BEGINNING);
     if beyond == 0 {
         return Ok(0);
     }

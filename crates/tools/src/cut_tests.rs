@@ -1,9 +1,11 @@
-//! Tests of cutting: what is shown, what is kept, and that the two add up.
+//! Tests of cutting: what is shown, what is kept, and that the two add up, also where
+//! processes die on the way.
+
+use std::io::Write as _;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::outputs::BEGINNING;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
@@ -75,6 +77,145 @@ fn an_output_that_cannot_be_kept_says_so() {
     assert!(shown.text.contains("could not be kept"), "{}", shown.text);
 }
 
+/// A guest with an output of two streams, in the order in which the pieces come.
+struct Guest<'a>(&'a [(bool, Vec<u8>)]);
+
+impl Guest<'_> {
+    /// What a host that has so much gets.
+    fn from(&self, offsets: Offsets) -> Vec<(Vec<u8>, Offsets)> {
+        let mut now = Offsets::default();
+        let mut pieces = Vec::new();
+        for (is_error, bytes) in self.0 {
+            let (at, has) = match is_error {
+                true => (&mut now.stderr, offsets.stderr),
+                false => (&mut now.stdout, offsets.stdout),
+            };
+            let known = usize::try_from(has.saturating_sub(*at)).unwrap().min(bytes.len());
+            *at += bytes.len() as u64;
+            if known < bytes.len() {
+                pieces.push((bytes[known..].to_vec(), now));
+            }
+        }
+        pieces
+    }
+
+    fn whole(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect()
+    }
+}
+
+/// A directory, and outputs in it.
+fn outputs() -> (tempfile::TempDir, Arc<Outputs>) {
+    let directory = tempfile::tempdir().unwrap();
+    let outputs = Arc::new(Outputs::in_directory(directory.path().join("outputs")));
+    (directory, outputs)
+}
+
+/// What several processes make of an output: each takes so many pieces and dies, with a piece
+/// half written; the last one takes the rest.
+fn record_in_lives(guest: &Guest<'_>, lives: &[usize]) -> (Shown, Option<Vec<u8>>) {
+    let (directory, outputs) = outputs();
+    let file = directory.path().join("outputs/7");
+    for pieces in lives {
+        let (mut recording, offsets) = Recording::resume(&outputs, CallId(7));
+        let mut rest = guest.from(offsets).into_iter();
+        for (bytes, offsets) in rest.by_ref().take(*pieces) {
+            recording.take(&bytes, offsets);
+        }
+        if let Some((bytes, _)) = rest.next() {
+            recording.push(&bytes);
+        }
+        drop(recording);
+        if let Ok(mut file) = std::fs::OpenOptions::new().append(true).open(&file) {
+            file.write_all(b"torn").unwrap();
+        }
+    }
+    let (mut recording, offsets) = Recording::resume(&outputs, CallId(7));
+    for (bytes, offsets) in guest.from(offsets) {
+        recording.take(&bytes, offsets);
+    }
+    let shown = block_on(recording.finish());
+    let kept = shown.rest.as_ref().map(|_| std::fs::read(&file).unwrap());
+    (shown, kept)
+}
+
+/// Pieces of different bytes, of these lengths, of both streams in turn.
+fn pieces(lengths: &[usize]) -> Vec<(bool, Vec<u8>)> {
+    let mut line = 0_u32;
+    let piece = |(number, length): (usize, &usize)| {
+        let mut bytes = Vec::new();
+        while bytes.len() < *length {
+            bytes.extend(format!("line {line}\n").into_bytes());
+            line += 1;
+        }
+        (number % 3 == 2, bytes)
+    };
+    lengths.iter().enumerate().map(piece).collect()
+}
+
+#[test]
+fn the_end_of_what_is_endless_outlives_the_process_too() {
+    // Beyond the beginning, and the ring of the last bytes several times round.
+    let pieces = pieces(&[200_000; 100]);
+    let guest = Guest(&pieces);
+    let whole = guest.whole();
+    for lives in [vec![99], vec![3, 60, 20, 10], vec![100], vec![100, 0]] {
+        let (shown, kept) = record_in_lives(&guest, &lives);
+        let kept = kept.unwrap();
+        let (beginning, rest) = kept.split_at(BEGINNING as usize);
+        assert!(whole.starts_with(beginning), "{lives:?}");
+        let rest = std::str::from_utf8(rest).unwrap();
+        let (said, end) = rest.split_once("…]\n").unwrap();
+        assert!(whole.ends_with(end.as_bytes()), "{lives:?}");
+        assert!(end.len() >= END / 2, "{lives:?}: {}", end.len());
+        let missing = whole.len() - beginning.len() - end.len();
+        assert_eq!(said, format!("\n[… {missing} bytes were not kept "), "{lives:?}");
+        assert!(shown.text.contains(&format!("of {} bytes {missing} from", whole.len())));
+        assert!(whole.ends_with(&shown.text.as_bytes()[shown.text.len() - 5_000..]));
+    }
+}
+
+#[test]
+fn an_output_that_was_finished_and_not_told_of_is_finished_again() {
+    for lengths in [vec![200_000; 3], vec![200_000; 90]] {
+        let (directory, outputs) = outputs();
+        let pieces = pieces(&lengths);
+        let guest = Guest(&pieces);
+        let mut finished = Vec::new();
+        for _ in 0..2 {
+            let (mut recording, offsets) = Recording::resume(&outputs, CallId(7));
+            for (bytes, offsets) in guest.from(offsets) {
+                recording.take(&bytes, offsets);
+            }
+            let shown = block_on(recording.finish());
+            let kept = std::fs::read(directory.path().join("outputs/7")).unwrap();
+            finished.push((shown, kept));
+        }
+        let [(first, kept), (again, kept_again)] = &finished[..] else { panic!() };
+        assert!(kept.starts_with(&guest.whole()[..kept.len().min(BEGINNING as usize)]));
+        assert_eq!(first.text.split("[…").next(), again.text.split("[…").next());
+        assert_eq!(first.text.split("…]").last(), again.text.split("…]").last());
+        if lengths.len() == 3 {
+            assert!(*kept == guest.whole() && kept == kept_again && first == again);
+        }
+        outputs.forget(CallId(7));
+        let left = std::fs::read_dir(directory.path().join("outputs")).unwrap();
+        assert_eq!(left.count(), 1, "nothing but the output itself is left");
+    }
+}
+
+#[test]
+fn a_place_without_its_output_is_none() {
+    let (directory, outputs) = outputs();
+    let mut recording = Recording::of_call(&outputs, CallId(7));
+    recording.take(&[b'x'; 100_000], Offsets { stdout: 100_000, stderr: 0 });
+    drop(recording);
+    std::fs::write(directory.path().join("outputs/7"), "short").unwrap();
+    let (recording, offsets) = Recording::resume(&outputs, CallId(7));
+    assert_eq!((offsets, recording.is_empty()), (Offsets::default(), true));
+    assert!(!directory.path().join("outputs/7.taken").exists());
+}
+
 #[test]
 fn bytes_that_are_no_text_are_shown_as_such() {
     assert_eq!(readable(b"a\xff\0b"), "a\u{fffd}␀b");
@@ -109,5 +250,17 @@ proptest! {
                 prop_assert!(whole.ends_with(tail));
             }
         }
+    }
+
+    #[test]
+    fn whenever_processes_die_nothing_is_lost_and_nothing_doubled(
+        lengths in prop::collection::vec(1_usize..60_000, 1..20),
+        lives in prop::collection::vec(0_usize..8, 0..5),
+    ) {
+        let pieces = pieces(&lengths);
+        let guest = Guest(&pieces);
+        let (shown, kept) = record_in_lives(&guest, &lives);
+        let kept = kept.unwrap_or_else(|| shown.text.clone().into_bytes());
+        prop_assert!(kept == guest.whole(), "{} of {}", kept.len(), guest.whole().len());
     }
 }

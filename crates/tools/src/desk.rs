@@ -17,13 +17,14 @@ use bytes::Bytes;
 use cofferdam_aide_protocol::{
     ACTIONS, Action, ActionArguments, DeskFailureKind, DeskPiece, Desktop, Refused,
 };
-use cofferdam_sandbox::{CallError, Offsets, Sandbox};
+use cofferdam_sandbox::{CallError, Sandbox};
 use cofferdam_types::{CallId, ToolOutput, ToolSpec, ToolStatus};
 use serde_json::{Map, Value, json};
 
 use crate::aide::{Aide, Running};
 use crate::hands::Hands;
 use crate::outputs::Outputs;
+use crate::spool::Spool;
 use crate::tools::{Call, Tools, spec as object};
 use crate::trouble::Trouble;
 use shown::Shown;
@@ -111,13 +112,14 @@ pub(crate) async fn run(tools: &Tools, call: &Call<'_>) -> Result<ToolOutput, Tr
         return Ok(output(&tools.outputs, &tools.hands, call.call, shown).await);
     }
     let sandbox = &tools.sandbox;
-    let mut shown = act(sandbox, aide, guest_call(call.call), written.clone()).await?;
+    let spool = || Some(Spool::new(&tools.outputs, call.call));
+    let mut shown = act(sandbox, aide, guest_call(call.call), written.clone(), spool()).await?;
     if shown.failure == Some(DeskFailureKind::NotRunning) {
         let opened = open_desktop(sandbox, aide, sandbox.next_call_id()).await;
         opened.map_err(|why| Trouble::Failed(format!("computer: {why}")))?;
         tools.something_stays();
         sandbox.acknowledge(guest_call(call.call));
-        shown = act(sandbox, aide, guest_call(call.call), written).await?;
+        shown = act(sandbox, aide, guest_call(call.call), written, spool()).await?;
         shown.note("[the desktop was started now: no program is on it yet]");
     }
     Ok(output(&tools.outputs, &tools.hands, call.call, shown).await)
@@ -152,10 +154,11 @@ async fn act(
     aide: &Aide,
     call: CallId,
     action: Bytes,
+    spool: Option<Spool>,
 ) -> Result<Shown, Trouble> {
     let command = aide.command(sandbox, &["desk", "act", "--look", LOOK]).timeout(Some(ACTION));
     match Running::start(sandbox, call, command, action).await {
-        Ok(running) => Ok(follow(sandbox, running).await),
+        Ok(running) => Ok(follow(sandbox, running.with_spool(spool)).await),
         Err(error) => Err(Trouble::Failed(format!("{NAME}: the action was not done: {error}"))),
     }
 }
@@ -192,9 +195,10 @@ async fn output(outputs: &Arc<Outputs>, hands: &Hands, call: CallId, shown: Show
 
 /// Takes up the action of a call that an earlier process began.
 pub(crate) async fn take_up(tools: &Tools, call: CallId) -> Option<ToolOutput> {
-    match tools.sandbox.collect(guest_call(call), Offsets::default()).await {
-        Ok(process) => {
-            let shown = follow(&tools.sandbox, Running::of(process)).await;
+    let spool = Spool::resume(&tools.outputs, call);
+    match Running::collect(&tools.sandbox, guest_call(call), spool).await {
+        Ok(running) => {
+            let shown = follow(&tools.sandbox, running).await;
             Some(output(&tools.outputs, &tools.hands, call, shown).await)
         }
         Err(CallError::ConnectionLost { reason }) => {
@@ -255,7 +259,7 @@ pub async fn open_desktop(sandbox: &Sandbox, aide: &Aide, call: CallId) -> Resul
 /// Why there is none, in words.
 pub async fn screenshot(sandbox: &Sandbox, aide: &Aide, call: CallId) -> Result<Vec<u8>, String> {
     let action = Bytes::from_static(br#"{"action":"screenshot"}"#);
-    let shown = act(sandbox, aide, call, action).await;
+    let shown = act(sandbox, aide, call, action, None).await;
     sandbox.acknowledge(call);
     match shown {
         Ok(shown) => shown.into_picture(),

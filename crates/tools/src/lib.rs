@@ -1,7 +1,8 @@
 //! What a model can call, one file a tool: its schema, its behaviour, its tests.
 //!
 //! - Everything happens inside the sandbox, through its guest. The one thing kept
-//!   on the host is the rest of an output that was too long to show.
+//!   on the host is the rest of an output that was too long to show, and, until a
+//!   call's result is in safe hands, what was taken of it.
 //! - A tool never fails as far as its caller is concerned: what went wrong is an
 //!   output that the model can read.
 //! - Every wait has a deadline and every output a size; what was cut says so, and
@@ -24,6 +25,8 @@ mod outputs;
 mod paths;
 mod read_file;
 mod search_files;
+mod spool;
+mod taken;
 mod tools;
 mod trouble;
 mod write_file;

@@ -3,12 +3,16 @@
 //!
 //! A kept output is byte for byte what came, up to [`MOST`] bytes; of a longer one
 //! the beginning and the end are kept, with a line between them that says what is
-//! missing. It is on disk before anybody is told of it.
+//! missing. It is on disk before anybody is told of it. Until a call's result is in safe
+//! hands there is also what another process needs to go on with it, under names that no
+//! handle has: `17.taken`, `17.records`.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use cofferdam_types::CallId;
 
 /// Bytes kept of one output from its beginning.
 pub(crate) const BEGINNING: u64 = 15 << 20;
@@ -48,13 +52,57 @@ impl Outputs {
         sound.then_some(name)
     }
 
+    /// Makes the directory, unless it is there.
+    pub(crate) fn make_directory(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)
+    }
+
     /// Begins to keep an output.
     pub(crate) fn create(&self, name: &str) -> io::Result<Kept> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
+        self.make_directory()?;
         let path = self.directory.join(name);
         let file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         Ok(Kept { file, directory: self.directory.clone(), written: 0 })
+    }
+
+    /// Goes on with an output that an earlier process began to keep, behind this many bytes
+    /// of it, which `held` is given. What it had written after them is cut off.
+    pub(crate) fn reopen(
+        &self,
+        name: &str,
+        written: u64,
+        mut held: impl FnMut(&[u8]),
+    ) -> io::Result<Kept> {
+        let path = self.directory.join(name);
+        let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut buffer = vec![0; 256 << 10];
+        let mut left = written;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+            let piece = buffer.get_mut(..most).unwrap_or_default();
+            file.read_exact(piece)?;
+            held(piece);
+            left -= piece.len() as u64;
+        }
+        file.set_len(written)?;
+        Ok(Kept { file, directory: self.directory.clone(), written })
+    }
+
+    /// Where it is said how far the recording of this name is.
+    pub(crate) fn taken(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.taken"))
+    }
+
+    /// Where the records of a call are kept.
+    pub(crate) fn records(&self, call: CallId) -> PathBuf {
+        self.directory.join(format!("{call}.records"))
+    }
+
+    /// Nobody goes on with a call any more. What cannot be removed takes room, no more.
+    pub(crate) fn forget(&self, call: CallId) {
+        std::fs::remove_file(self.taken(&call.to_string())).ok();
+        std::fs::remove_file(self.records(call)).ok();
     }
 
     /// Opens what was kept under a handle, as an output's `rest` has it.
@@ -126,7 +174,16 @@ mod tests {
     fn a_handle_names_nothing_but_an_output() {
         assert_eq!(Outputs::name("output:17"), Some("17"));
         assert_eq!(Outputs::name("output:17.2"), Some("17.2"));
-        for handle in ["17", "output:", "output:../17", "output:1/2", "output:.", "output:1..2"] {
+        for handle in [
+            "17",
+            "output:",
+            "output:../17",
+            "output:1/2",
+            "output:.",
+            "output:1..2",
+            "output:17.taken",
+            "output:17.records",
+        ] {
             assert_eq!(Outputs::name(handle), None, "{handle}");
         }
     }

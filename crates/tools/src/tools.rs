@@ -156,8 +156,8 @@ impl Tools {
 
     /// Takes up the command, the cell or the action of a call that an earlier process
     /// began and did not see the end of. `None` when the sandbox knows of no such command.
-    /// What of its output the earlier process had already taken is missing, and
-    /// said to be.
+    /// What of its output the earlier process had already taken it has left beside its
+    /// outputs; only what it could not write there is missing, and said to be.
     pub async fn take_up(&self, call: CallId, watcher: &dyn Watcher) -> Option<ToolOutput> {
         // A person who takes over waits for an action, as for any other. Should one have been
         // quicker, it is followed all the same.
@@ -199,6 +199,7 @@ impl Tools {
         bash::acknowledge(self, call);
         cells::acknowledge(self, call);
         desk::acknowledge(self, call);
+        self.outputs.forget(call);
     }
 
     async fn dispatch(&self, call: Call<'_>) -> Result<ToolOutput, Trouble> {

@@ -1,17 +1,18 @@
 //! What holds whatever comes in.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use cofferdam_engine::{Effect, Input, Run};
 use cofferdam_types::{
     Answer, Budget, CallId, Cancel, Event, FailureKind, Message, ModelFailure, RequestId, Role,
-    StopReason, ThreadId, Tokens, ToolOutput, ToolStatus, Usd,
+    SandboxId, StopReason, ThreadId, Tokens, ToolOutput, ToolStatus, Usd,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::world::{World, calls, check, opened, says, spec, tokens};
+use crate::world::{World, calls, check, opened, opened_as, says, spec, tokens};
 
 /// Something that may happen next.
 #[derive(Clone, Debug)]
@@ -123,9 +124,15 @@ fn busy_reply(effect: &Effect, how: u8) -> Input {
             call: *call,
             output: ToolOutput::text(ToolStatus::Done, format!("output {how}\n").repeat(200)),
         },
-        Effect::OpenSandbox => opened(),
+        Effect::OpenSandbox => opened_again(how),
         effect => reply(effect, how),
     }
+}
+
+/// A sandbox, often the one that was there before.
+fn opened_again(how: u8) -> Input {
+    static SAME: LazyLock<SandboxId> = LazyLock::new(SandboxId::generate);
+    if how.is_multiple_of(3) { opened() } else { opened_as(*SAME) }
 }
 
 fn output(how: u8) -> ToolOutput {
@@ -152,7 +159,7 @@ fn reply(effect: &Effect, how: u8) -> Input {
         Effect::OpenSandbox if how.is_multiple_of(16) => {
             Input::SandboxFailed { reason: "none".to_owned() }
         }
-        Effect::OpenSandbox => opened(),
+        Effect::OpenSandbox => opened_again(how),
         Effect::Prepare => Input::Prepared { instructions: Vec::new(), skills: Vec::new() },
         Effect::AskModel { request, .. } if how.is_multiple_of(5) => Input::ModelFailed {
             request: *request,

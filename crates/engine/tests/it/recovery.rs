@@ -1,7 +1,9 @@
 //! A log that ends anywhere can be taken up.
 
 use cofferdam_engine::{Effect, Input, ReplayError, Run};
-use cofferdam_types::{CallId, Ending, Event, JobSpec, Place, ToolOutput, ToolStatus};
+use cofferdam_types::{
+    CallId, Ending, Event, JobSpec, Message, Place, ThreadId, ToolOutput, ToolStatus,
+};
 
 use crate::world::{World, calls, check, says, spec};
 
@@ -221,6 +223,67 @@ fn a_process_that_is_about_to_stop_begins_nothing_but_hears_what_comes() {
     world.crash();
     world.open_sandbox();
     assert_eq!(world.running(), [CallId(1)]);
+}
+
+/// What the model of the first conversation was shown.
+fn shown(world: &World) -> Vec<Message> {
+    world.run.prompt(&world.settings, ThreadId(0)).messages.into_owned()
+}
+
+#[test]
+fn a_model_is_told_whether_its_sandbox_is_the_one_it_had() {
+    let mut world = World::asking(spec());
+    world.crash();
+    world.find_sandbox();
+    let words = world.last_words(0);
+    assert!(words.contains("the same sandbox") && words.contains("still runs"), "{words}");
+    assert!(!words.contains("new sandbox") && !words.contains("gone"), "{words}");
+    let before = shown(&world);
+
+    world.answer(calls(&[("bash", r#"{"command":"make"}"#)]));
+    world.crash();
+    world.open_sandbox();
+    let words = world.last_words(0);
+    assert!(words.contains("a new sandbox") && words.contains("are gone"), "{words}");
+    assert!(!words.contains("same sandbox"), "{words}");
+    // What was said of the first time stays as it was said.
+    assert!(shown(&world).starts_with(&before));
+    assert_eq!(Run::replay(&world.log).unwrap(), world.run);
+}
+
+#[test]
+fn a_process_that_dies_before_it_has_its_sandbox_says_nothing_false_of_it() {
+    let mut world = World::asking(spec());
+    let first = shown(&world);
+    world.crash();
+    world.crash();
+    world.hear(Input::UserSaid { text: "and a README".to_owned() });
+    world.crash();
+    world.find_sandbox();
+    let words = world.last_words(0);
+    assert_eq!(words.matches("the same sandbox").count(), 3, "{words}");
+    assert!(!words.contains("new sandbox"), "{words}");
+    // In the order in which it happened.
+    let (before, after) = words.split_once("and a README").unwrap();
+    assert_eq!(before.matches("the same sandbox").count(), 2, "{words}");
+    assert!(after.contains("the same sandbox"), "{words}");
+    assert!(shown(&world).starts_with(&first));
+    assert_eq!(Run::replay(&world.log).unwrap(), world.run);
+}
+
+#[test]
+fn what_a_model_is_told_late_is_true_of_the_time_it_is_about() {
+    let mut world = World::asking(spec());
+    world.answer(calls(&[("write_file", "{}"), ("bash", r#"{"command":"make"}"#)]));
+    world.crash();
+    world.find_sandbox();
+    // Before the model is asked again, the next process dies, and its sandbox with it.
+    assert_eq!(world.running(), [CallId(2)]);
+    world.crash();
+    world.open_sandbox();
+    let words = world.last_words(0);
+    let (same, new) = (words.find("the same sandbox"), words.find("a new sandbox"));
+    assert!(same.is_some() && new.is_some() && same < new, "{words}");
 }
 
 /// A job whose image is what its own files ask for.

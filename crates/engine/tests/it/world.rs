@@ -101,6 +101,15 @@ impl World {
         }
     }
 
+    /// The process that took the job up finds the sandbox that the one before it had.
+    pub(crate) fn find_sandbox(&mut self) {
+        let sandbox = self.log.iter().rev().find_map(|record| match record.event {
+            Event::SandboxOpened { sandbox, .. } => Some(sandbox),
+            _ => None,
+        });
+        self.hear(opened_as(sandbox.unwrap()));
+    }
+
     /// Has the run hear something; returns what happened and what is to be done.
     pub(crate) fn hear(&mut self, input: Input) -> (Vec<Event>, Vec<Effect>) {
         self.close(&input);
@@ -217,8 +226,12 @@ impl World {
 }
 
 pub(crate) fn opened() -> Input {
+    opened_as(SandboxId::generate())
+}
+
+pub(crate) fn opened_as(sandbox: SandboxId) -> Input {
     Input::SandboxOpened {
-        sandbox: SandboxId::generate(),
+        sandbox,
         backend: "native".to_owned(),
         grade: "bounded".to_owned(),
         weaknesses: Vec::new(),

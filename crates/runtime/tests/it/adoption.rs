@@ -1,12 +1,15 @@
 //! A job that is left by one process and taken up by the next, in the sandbox it
 //! had.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
 use cofferdam_runtime::{Driven, OrderKind};
 use cofferdam_sandbox::Backend;
 use cofferdam_types::{Cancel, Ending, Event, ToolOutput, ToolStatus};
 use tokio::time::Instant;
 
-use crate::lab::Lab;
+use crate::lab::{Lab, Say};
 
 /// Waits for a file of the workspace, says so, and counts how often it ran.
 const WAITS: &str =
@@ -162,4 +165,46 @@ async fn a_process_that_died_before_it_had_said_so_leaves_the_sandbox_to_the_nex
     let driven = third.end().await;
     assert!(matches!(driven, Driven::Ended(Ending::Complete { .. })), "{driven:?}");
     assert!(lab.native.reconcile().await.unwrap().alive.is_empty());
+}
+
+#[tokio::test]
+async fn a_model_is_told_that_its_sandbox_is_the_same_and_finds_everything_there() {
+    let commands = [
+        "cd /tmp; export WORD=kept; touch file; sleep 300 >/dev/null 2>&1 & echo $! > pid",
+        "touch /workspace/begun; while [ ! -e /workspace/go ]; do sleep 0.01; done",
+        "pwd; echo $WORD; ls file; kill -0 $(cat pid) && echo runs",
+    ];
+    let (asked, told) = (AtomicUsize::new(0), Arc::new(Mutex::new(String::new())));
+    let heard = Arc::clone(&told);
+    let lab = Lab::recalling(100_000, "do it", move |question| {
+        *heard.lock().unwrap() = format!("{:?}", question.messages);
+        match commands.get(asked.fetch_add(1, Ordering::SeqCst)) {
+            Some(command) => Say::Calls(vec![("bash", serde_json::json!({"command": command}))]),
+            None => Say::Text("done".to_owned()),
+        }
+    });
+    let mut first = lab.drive();
+    first.until(tool_started).await;
+    first.until(tool_started).await;
+    let visit = first.door.enter().unwrap();
+    while visit.files().stat("begun").await.is_err() {}
+    let mode = cofferdam_guest_protocol::WriteMode::Create;
+    first.orders.send(OrderKind::Leave(Instant::now()).into()).await.unwrap();
+    drop(visit);
+    assert_eq!(first.end().await, Driven::Left);
+
+    let second = lab.drive();
+    let visit = loop {
+        match second.door.enter() {
+            Some(visit) => break visit,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    visit.files().write("go", bytes::Bytes::new(), mode, 0o644).await.unwrap();
+    drop(visit);
+    let driven = second.end().await;
+    assert!(matches!(driven, Driven::Ended(Ending::Complete { .. })), "{driven:?}");
+    let told = told.lock().unwrap();
+    assert!(told.contains("in the same sandbox") && !told.contains("a new sandbox"), "{told}");
+    assert!(told.contains("/tmp\\nkept\\nfile\\nruns"), "{told}");
 }

@@ -177,9 +177,20 @@ impl Call {
 
     // What the maker of the call asks it.
 
+    /// The credit for what was taken so far. A call that has its reply needs no more.
+    pub(crate) fn due(&self) -> Vec<Grant> {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return Vec::new();
+        }
+        let State { output, error, .. } = &mut *state;
+        let grants = [Grant::of(output, Channel::Output), Grant::of(error, Channel::Error)];
+        grants.into_iter().flatten().collect()
+    }
+
     /// The next piece of either channel, in the order they came; `None` when the
-    /// call is over.
-    pub(crate) fn poll_any(&self, context: &Context<'_>) -> Poll<Option<Received>> {
+    /// call is over. The credit for it is [`Call::due`].
+    pub(crate) fn poll_any(&self, context: &Context<'_>) -> Poll<Option<(Channel, Taken)>> {
         let mut state = self.lock();
         let output = state.output.first_sequence();
         let error = state.error.first_sequence();
@@ -193,7 +204,8 @@ impl Call {
                 return Poll::Pending;
             }
         };
-        Poll::Ready(state.take(channel))
+        let taken = state.inbox(channel).ok().and_then(Inbox::take);
+        Poll::Ready(taken.map(|taken| (channel, taken)))
     }
 
     /// The next piece of [`Channel::Output`]; `None` when no more will come.

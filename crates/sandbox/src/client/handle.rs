@@ -38,10 +38,13 @@ impl CallHandle {
         }
     }
 
-    /// The next piece of either channel; `None` when the call is over.
+    /// The next piece of either channel; `None` when the call is over. Whoever comes for it
+    /// has those before it in safe hands: only now may the guest forget them.
     pub(crate) async fn next_any(&self) -> Option<(Channel, Taken)> {
-        let received = poll_fn(|context| self.call.poll_any(context)).await;
-        self.credit(received)
+        for grant in self.call.due() {
+            self.connection.grant(self.call.id, grant);
+        }
+        poll_fn(|context| self.call.poll_any(context)).await
     }
 
     /// The next piece of output; `None` when no more will come.

@@ -1,6 +1,8 @@
 //! Flow control: neither side is more than a window ahead, and no call waits
 //! for another.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use cofferdam_guest_protocol::{CHUNK, Channel, Control, ExecEnd, Frame, Stdin, WINDOW};
 use cofferdam_sandbox::{CallError, OutputChunk};
@@ -13,7 +15,7 @@ const PIECE: usize = 64 << 10;
 const PIECES: usize = WINDOW as usize / PIECE;
 
 #[tokio::test]
-async fn credit_is_given_as_output_is_taken_and_not_before() {
+async fn credit_is_given_for_output_once_the_next_is_asked_for_and_not_before() {
     let (client, mut guest) = connected().await;
     let mut slow = client.exec(CallId(1), exec(Stdin::Null)).await.unwrap();
     guest.request().await;
@@ -29,16 +31,21 @@ async fn credit_is_given_as_output_is_taken_and_not_before() {
     quick.wait().await.unwrap();
     assert_eq!(guest.frame().await, Frame::Ack { call: 2 });
 
-    let mut taken = 0;
+    let credit = |total| Frame::Consumed { call: 1, channel: Channel::Output, total };
+    let mut stored = 0;
     for _ in 0..PIECES {
         let Some(OutputChunk::Stdout(bytes)) = slow.next_output().await else { panic!("no data") };
-        taken += bytes.len() as u64;
-        if taken.is_multiple_of(WINDOW / 4) {
-            let channel = Channel::Output;
-            assert_eq!(guest.frame().await, Frame::Consumed { call: 1, channel, total: taken });
+        if stored > 0 && stored % (WINDOW / 4) == 0 {
+            assert_eq!(guest.frame().await, credit(stored));
         }
+        stored += bytes.len() as u64;
     }
-    assert_eq!(taken, WINDOW);
+    assert_eq!(stored, WINDOW);
+    // Whoever dies with the last piece in hand can have it again.
+    guest.is_left_alone(Duration::from_millis(50)).await;
+    let mut next = Box::pin(slow.next_output());
+    assert!(poll!(&mut next).is_pending());
+    assert_eq!(guest.frame().await, credit(WINDOW));
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ struct Reported {
 
 impl Log {
     fn new(outputs: &Arc<Outputs>, call: CallId) -> Self {
-        let recording = Recording::new(outputs, call);
+        let recording = Recording::of_call(outputs, call);
         let outputs = Arc::clone(outputs);
         Self { outputs, call, parts: 1, recording, reported: None, ending: None }
     }
@@ -128,7 +128,7 @@ impl Job {
                     let Some(chunk) = chunk else { break };
                     // Both at once, so that no news is left of what was told.
                     let mut log = self.log();
-                    record(&mut log.recording, chunk, &Nobody);
+                    record(&mut log.recording, chunk, process.offsets(), &Nobody);
                     self.news.send_modify(|news| news.output = true);
                 }
                 () = self.stop.notified() => {

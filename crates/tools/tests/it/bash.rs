@@ -189,3 +189,41 @@ fn a_command_is_taken_up_by_whoever_comes_after() {
         assert_eq!(lab.tools.take_up(cofferdam_types::CallId(77), &Blind).await, None);
     });
 }
+
+/// Prints about five megabytes, waits for a word through `fifo`, and prints three more; an
+/// `E` on stderr for each line.
+const LONG: &str = "\
+    line() { printf '%020000d %d\\n' 0 $1; printf E >&2; }
+    for i in $(seq 250); do line $i; done
+    read -t 60 word <> fifo
+    for i in $(seq 251 400); do line $i; done";
+
+#[test]
+fn what_an_earlier_process_had_taken_of_a_command_is_neither_lost_nor_doubled() {
+    in_lab(async |lab| {
+        lab.sh("mkfifo fifo").await;
+        let call = lab.bash(LONG);
+        let abandoned = async {
+            lab.until("pgrep -f 'seq 25[1] 400' >/dev/null").await;
+            let file = lab.outputs().join("1");
+            while std::fs::metadata(&file).map_or(0, |file| file.len()) < 4 << 20 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            lab.sandbox.reconnect().await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(call, abandoned);
+        assert_eq!(answer.status, ToolStatus::Unknown, "{}", answer.text);
+        lab.sh("echo go > fifo").await;
+        let taken = lab.tools.take_up(cofferdam_types::CallId(1), &Blind).await.unwrap();
+        assert_eq!(taken.status, ToolStatus::Done, "{taken:?}");
+        let kept = std::fs::read_to_string(lab.outputs().join("1")).unwrap();
+        assert!(!kept.contains("missing"), "{} bytes", kept.len());
+        assert_eq!(kept.matches('E').count(), 400);
+        let whole: String = (1..=400).map(|line| format!("{:020000} {line}\n", 0)).collect();
+        assert!(kept.replace('E', "") == whole, "{} bytes", kept.len());
+        assert_eq!(taken.rest.unwrap().bytes, kept.len() as u64);
+        // Once it is in safe hands, nothing but the output is left of it.
+        lab.tools.acknowledge(cofferdam_types::CallId(1));
+        assert_eq!(std::fs::read_dir(lab.outputs()).unwrap().count(), 1);
+    });
+}

@@ -5,6 +5,7 @@ mod apply_patch;
 mod bash;
 mod bash_background;
 mod bash_state;
+mod cells;
 mod desk;
 mod edit_file;
 mod gather;
