@@ -195,7 +195,7 @@ async fn attempt(
                 let missing = rustix::io::Errno::NOENT.raw_os_error() == errno;
                 if missing { NOT_FOUND } else { NOT_EXECUTABLE }
             }
-            CallError::Encode(_) => NOT_EXECUTABLE,
+            CallError::Encode(_) | CallError::Refused(_) => NOT_EXECUTABLE,
             _ => NO_SANDBOX,
         };
         (Problem::call(&error, &name), code)

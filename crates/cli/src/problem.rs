@@ -365,6 +365,12 @@ impl Problem {
                 format!("its arguments and variables are longer than 1 MiB: {error}"),
                 "let it read what is long from a file or from stdin",
             ),
+            CallError::Refused(refusal) => Self::new(
+                "SBX-006",
+                &format!("cannot start {command}"),
+                refusal.to_string(),
+                "nothing of it was run: run it again; other limits (--open-files, --pids) may help",
+            ),
             other => Self::new(
                 "SBX-007",
                 "the command's end is not known",

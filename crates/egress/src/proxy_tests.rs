@@ -1,3 +1,5 @@
+//! Tests of the proxy as a whole: how it begins, waits for descriptors, and ends.
+
 use std::net::IpAddr;
 
 use cofferdam_types::AuditAct;

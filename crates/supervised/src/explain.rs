@@ -233,13 +233,13 @@ mod tests {
     #[test]
     fn what_is_mounted_in_a_directory_is_found() {
         let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
-                      40 22 0:5 / /home/me/my\\040work rw - tmpfs none rw\n\
-                      41 40 0:6 / /home/me/my\\040work/deep/er rw - tmpfs none rw\n";
+                      40 22 0:5 / /srv/me/my\\040work rw - tmpfs none rw\n\
+                      41 40 0:6 / /srv/me/my\\040work/deep/er rw - tmpfs none rw\n";
         let found = |directory: &str| mounted_in(Path::new(directory), mounts);
-        assert_eq!(found("/home/me").as_deref(), Some("/home/me/my work"));
-        assert_eq!(found("/home/me/my work").as_deref(), Some("/home/me/my work/deep/er"));
-        assert_eq!(found("/home/me/my work/deep/er"), None);
-        assert_eq!(found("/home/me/my"), None);
+        assert_eq!(found("/srv/me").as_deref(), Some("/srv/me/my work"));
+        assert_eq!(found("/srv/me/my work").as_deref(), Some("/srv/me/my work/deep/er"));
+        assert_eq!(found("/srv/me/my work/deep/er"), None);
+        assert_eq!(found("/srv/me/my"), None);
     }
 
     #[test]
