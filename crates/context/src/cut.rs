@@ -31,6 +31,8 @@ impl Conversation {
                 if let (Some(Message::User { content }), Some(task)) =
                     (self.messages.first_mut(), task)
                     && let Some(first) = content.first_mut()
+                    // More may be pinned than at the last cut; what was cut by then stays so.
+                    && matches!(first, Content::Text { text } if text.len() > task.len())
                 {
                     *first = Content::text(task);
                     self.recount(0);
