@@ -16,6 +16,7 @@ use crate::failure::{Failure, Step, ignore};
 use crate::filter::{self, Options};
 use crate::identity::{AGENT, Identity};
 use crate::procfs;
+use crate::sentry;
 use crate::sys;
 use crate::wire::Plan;
 
@@ -49,7 +50,8 @@ pub fn limit_processes(plan: &Plan, groups_hold: [bool; 3], users: Users) -> Res
     lower(Resource::Nofile, u64::from(limits.open_files))?;
     // These two are counted per user namespace, so other processes of the same user, in
     // this or other sandboxes, do not use them up, unless they share one.
-    if users == Users::Own {
+    // gVisor's kernel counts for itself, and has no limit of the former that could be set.
+    if users == Users::Own && sentry::of(plan).is_none() {
         lower(Resource::Sigpending, WAITING_SIGNALS)?;
     }
     if !pids_held || users == Users::Own {
