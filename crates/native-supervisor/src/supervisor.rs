@@ -36,7 +36,8 @@ use crate::start::{self, Base, Birth, Lent, Newborn};
 use crate::store::{self, OnDisk};
 use crate::sys;
 use crate::wire::{
-    self, Built, Commission, First, FirstPlan, GroupKind, Hire, Order, Plan, Report, WorkspacePlan,
+    self, Built, Commission, First, FirstPlan, GroupKind, Hire, Order, Patience, Plan, Report,
+    WorkspacePlan,
 };
 
 /// What a supervisor calls itself before it has a plan, and from then on: whoever looks at the
@@ -161,6 +162,8 @@ struct Supervisor {
     claim: Option<Claim>,
     /// How long it waits for a host: not at all until it is told to be kept.
     linger: Duration,
+    /// What its host waits for when it ends.
+    patience: Patience,
     /// The command by which an engine was asked for the first process, until it has ended.
     errand: Option<std::process::Child>,
     /// Who built the room, until the host was told that it is there.
@@ -174,14 +177,14 @@ impl Supervisor {
         (mut newborn, hired): (Option<Newborn>, Option<Hired>),
         host: &OwnedFd,
     ) -> Result<Self, Failure> {
-        let Commission { plan, beside, outlets } = commission;
+        let Commission { plan, beside, outlets, patience } = commission;
         ignore(rustix::thread::set_name(AT_WORK));
         let mut groups = Groups::default();
         let firsts = (&mut newborn, hired);
         match Self::build(&plan, beside, ground, firsts, &mut groups, host) {
             Ok(supervisor) => {
                 let relief = sentry::of(&plan).and_then(|_| groups.relief());
-                let mut supervisor = Self { groups, relief, ..supervisor };
+                let mut supervisor = Self { groups, relief, patience, ..supervisor };
                 let dialled = supervisor.guest.dial(&outlets);
                 // The guest has them: whoever reads there is to see the end of what it runs.
                 drop(outlets);
@@ -357,6 +360,7 @@ impl Supervisor {
             lock,
             claim,
             linger: Duration::ZERO,
+            patience: Patience::Enough,
             errand,
             builder,
         };

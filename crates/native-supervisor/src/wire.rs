@@ -40,6 +40,8 @@ pub enum First {
         plan: Box<Plan>,
         /// Whether the pipes are there.
         outlets: bool,
+        /// What the host waits for when it ends.
+        patience: Patience,
     },
     /// Have a container ready for one whose plan comes later, or never. Beside it: the lock
     /// of the directory, held.
@@ -54,10 +56,10 @@ pub enum First {
 impl First {
     /// The sandbox to be made, if this is about one.
     pub(crate) fn commission(self, mut beside: Vec<OwnedFd>) -> Option<Commission> {
-        let Self::Plan { plan, outlets } = self else { return None };
+        let Self::Plan { plan, outlets, patience } = self else { return None };
         let pipes = if outlets { beside.len().saturating_sub(OUTLETS) } else { beside.len() };
         let outlets = beside.split_off(pipes);
-        Some(Commission { plan: *plan, beside, outlets })
+        Some(Commission { plan: *plan, beside, outlets, patience })
     }
 }
 
@@ -71,6 +73,18 @@ pub(crate) struct Commission {
     pub(crate) beside: Vec<OwnedFd>,
     /// What the first command is to write to, if it is not the guest's.
     pub(crate) outlets: Vec<OwnedFd>,
+    /// What the host waits for when it ends.
+    pub(crate) patience: Patience,
+}
+
+/// What a host waits for when its sandbox ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Patience {
+    /// Until nothing is left of it.
+    Enough,
+    /// Until nobody in it lives any more and all that is the user's is in place: the host is
+    /// about to end too.
+    Little,
 }
 
 /// A sandbox to be made. Beside it: the lock of the sandbox's directory, held; then for
@@ -251,8 +265,8 @@ pub enum Report {
     /// To [`Order::Egress`]; beside it the listener, if there is one.
     Egress,
     /// To [`Order::Close`], or because the sandbox ended by itself: nothing of
-    /// it is left, except, where changes could not be applied to the
-    /// workspace's directory, those changes.
+    /// it is left that the host's [`Patience`] waits for, except, where changes could not be
+    /// applied to the workspace's directory, those changes.
     Closed(Result<(), Failure>),
     /// To [`Order::Keep`].
     Kept,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cofferdam_egress::{Resolve, SystemResolver};
 use cofferdam_native_supervisor::remains;
 use cofferdam_native_supervisor::wire::{
-    Built, First, FirstPlan, NetworkPlan, Order, Plan, Report, RootPlan, WorkspacePlan,
+    Built, First, FirstPlan, NetworkPlan, Order, Patience, Plan, Report, RootPlan, WorkspacePlan,
 };
 use cofferdam_sandbox::{
     Audit, Backend, Capabilities, Changes, Fact, Lifetime, OpenError, Reconciled, Room, RoomError,
@@ -163,7 +163,7 @@ impl Supervised {
         let Raised { path, control, child, built } = raised;
         self.warm_up(&spec, &workspace);
         let room = self.hold(spec.id, path, control, built, &spec.limits, &spec.network);
-        let waits = !self.ends_soon.load(Ordering::Relaxed);
+        let waits = self.patience_at_the_end() == Patience::Enough;
         let room = SupervisedRoom { supervisor: Some(child), waits, ..room.await? };
         if room.isolation.grade < spec.require {
             let error = OpenError::TooWeak {
@@ -264,7 +264,8 @@ impl Supervised {
         if let Some(outlets) = &spec.outlets {
             beside.extend([&outlets.stdout, &outlets.stderr].map(AsFd::as_fd));
         }
-        let first = First::Plan { plan: Box::new(plan.clone()), outlets: spec.outlets.is_some() };
+        let (outlets, patience) = (spec.outlets.is_some(), self.patience_at_the_end());
+        let first = First::Plan { plan: Box::new(plan.clone()), outlets, patience };
         let (control, child) = self.start(supervisor, &first, &beside).await?;
         let path = state.hand_over();
         match control.answer().await {
@@ -288,10 +289,15 @@ impl Supervised {
     /// the very beginning of a program, while it has one thread, little memory and
     /// no secret in it: the guest gets a copy of that memory, though not of the
     /// environment and the arguments. And for one that ends with its sandbox: it does not
-    /// wait for a supervisor that has nothing left to do but end.
+    /// wait for a supervisor that has nothing left to do but clear away.
     pub fn prepare_by_fork(&self) {
         self.ends_soon.store(true, Ordering::Relaxed);
         self.starter.prepare_by_fork();
+    }
+
+    /// What is waited for when a sandbox ends.
+    fn patience_at_the_end(&self) -> Patience {
+        if self.ends_soon.load(Ordering::Relaxed) { Patience::Little } else { Patience::Enough }
     }
 
     /// Takes this supervisor, the one that is ready, or starts one, and gives it its plan.

@@ -27,7 +27,7 @@ pub(crate) struct SupervisedRoom {
     pub(crate) control: Arc<Control>,
     pub(crate) egress: Option<Egress>,
     pub(crate) supervisor: Option<Reaped>,
-    /// Whether the supervisor's end is waited for, so that no ended process is left about.
+    /// Whether the supervisor's end is waited for too, so that no ended process is left about.
     pub(crate) waits: bool,
 }
 

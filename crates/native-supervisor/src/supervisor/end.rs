@@ -11,7 +11,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{REMOVAL, Supervisor, hire_of};
 use crate::failure::{Failure, Step, ignore};
-use crate::wire::{self, GroupKind, Report, WorkspacePlan};
+use crate::wire::{self, GroupKind, Patience, Report, WorkspacePlan};
 use crate::{hire, processes, remains, start, store};
 
 /// A first process that was killed has ended by then, if nothing is amiss.
@@ -22,7 +22,8 @@ const MOST_ROUNDS: usize = 30;
 
 impl Supervisor {
     /// Kills everything, keeps what belongs to the user, removes the rest, and
-    /// tells the hosts. What is left then is this process, about to end.
+    /// tells the hosts. What is left then is this process, about to end. Hosts of little patience
+    /// are told before the rest is removed, unless it holds what is the user's.
     pub(super) fn end(mut self, hosts: &[OwnedFd]) -> ExitCode {
         // A first process that is already dead needs no signal.
         ignore(pidfd_send_signal(&self.init_handle, Signal::KILL));
@@ -43,6 +44,15 @@ impl Supervisor {
             Some(_) => drop(start::ends_within(&self.init_handle, hire::REMOVAL)),
             None if ended => ignore(start::wait(&self.child)),
             None => {}
+        }
+        let has_files_of_the_users = match &self.plan.workspace {
+            WorkspacePlan::Directory(..) => true,
+            WorkspacePlan::Scratch | WorkspacePlan::View(_) | WorkspacePlan::Fork(_) => false,
+        };
+        let all_gone = ended && hire_of(&self.plan).is_none() && !has_files_of_the_users;
+        let told = all_gone && self.patience == Patience::Little;
+        if told {
+            tell(hosts, Ok(()));
         }
         self.groups.remove(REMOVAL);
         let applied = match &self.plan.workspace {
@@ -96,10 +106,18 @@ impl Supervisor {
         ignore(flock(&self.lock, FlockOperation::Unlock));
         drop(self.claim);
         let code = if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        for host in hosts {
-            ignore(wire::send(host, &Report::Closed(outcome.clone()), &[]));
+        if !told {
+            tell(hosts, outcome);
         }
         drop(mounts);
         code
+    }
+}
+
+/// Tells the hosts how the sandbox ended. Who has gone need not know.
+fn tell(hosts: &[OwnedFd], outcome: Result<(), Failure>) {
+    let closed = Report::Closed(outcome);
+    for host in hosts {
+        ignore(wire::send(host, &closed, &[]));
     }
 }
