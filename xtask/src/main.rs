@@ -4,6 +4,7 @@
 //! module and a variant of [`Chore`].
 
 mod bench;
+mod build;
 mod crash;
 mod tidy;
 
@@ -25,6 +26,8 @@ struct Arguments {
 enum Chore {
     /// Measure the product
     Bench(bench::Bench),
+    /// Build `cofferdam exec` as a small static program of its own, and say where it is
+    Exec(build::Exec),
     /// Kill servers in every state of a job, and see that nothing is lost
     Crash(crash::Crash),
     /// Check the rules of the repository that no compiler checks
@@ -35,6 +38,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let root = repository_root()?;
     match Arguments::parse().chore {
         Chore::Bench(chore) => chore.run(&root),
+        Chore::Exec(chore) => chore.run(&root),
         Chore::Crash(chore) => chore.run(&root),
         Chore::Tidy(chore) => chore.run(&root),
     }

@@ -45,6 +45,24 @@ struct ExecAlone {
     verb: ExecVerb,
 }
 
+/// A program that is nothing but `exec`.
+#[derive(Debug, Parser)]
+#[command(name = "cofferdam-exec", version)]
+pub(crate) struct ExecProgram {
+    #[command(flatten)]
+    arguments: ExecArguments,
+}
+
+impl ExecProgram {
+    /// Reads the words that the program was started with, its own name first.
+    ///
+    /// # Errors
+    /// When they are none of this program's, or ask for help.
+    pub(crate) fn read(words: &[OsString]) -> Result<ExecArguments, clap::Error> {
+        Ok(Self::try_parse_from(words)?.arguments)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum ExecVerb {
     Exec(Box<ExecArguments>),

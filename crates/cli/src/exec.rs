@@ -4,13 +4,13 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use cofferdam_guest_protocol::ExecReport;
-use cofferdam_sandbox::{CallError, Command, Offsets, Sandbox, StdinWriter};
+use cofferdam_sandbox::{Backend, CallError, Command, Offsets, Sandbox, StdinWriter};
 use cofferdam_types::Outcome;
 use tokio::time::Instant;
 
-use crate::Product;
 use crate::arguments::ExecArguments;
 use crate::image::task;
 use crate::interruption::{Asked, FAREWELL, GRACE, Signals};
@@ -52,7 +52,11 @@ impl From<CallError> for Unended {
 }
 
 /// Runs the command; returns the exit code.
-pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode {
+pub(crate) async fn run(
+    backends: &[Arc<dyn Backend>],
+    home: &Path,
+    arguments: ExecArguments,
+) -> ExitCode {
     let mut show = Show::new(arguments.json);
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
@@ -62,7 +66,7 @@ pub(crate) async fn run(product: &Product, arguments: ExecArguments) -> ExitCode
             return ExitCode::from(NO_SANDBOX);
         }
     };
-    let result = attempt(product, arguments, &mut show, &mut signals).await;
+    let result = attempt((backends, home), arguments, &mut show, &mut signals).await;
     let code = match &result {
         Ok((outcome, ..)) => outcome.shell_code(),
         Err((_, code)) => *code,
@@ -107,14 +111,14 @@ async fn tell_dropped(asked: Asked) {
 }
 
 async fn attempt(
-    product: &Product,
+    (backends, home): (&[Arc<dyn Backend>], &Path),
     arguments: ExecArguments,
     show: &mut Show,
     signals: &mut Signals,
 ) -> Result<Ended, Failed> {
     let usage_error = |cause: String| (Problem::option(cause), 2);
     let required = arguments.sandbox.required();
-    let backend = product.backend(arguments.sandbox.backend(), required);
+    let backend = crate::backend(backends, arguments.sandbox.backend(), required);
     let backend = backend.map_err(|problem| (problem, 2))?;
     let variables = arguments.sandbox.variables(|name| std::env::var_os(name));
     let variables = variables.map_err(usage_error)?;
@@ -143,7 +147,7 @@ async fn attempt(
     if let Some(problem) = Problem::remains_of(&reconciled) {
         streams::tell(&problem.to_string());
     }
-    task::settle(&product.home, &mut spec, signals, NO_SANDBOX).await?;
+    task::settle(home, &mut spec, signals, NO_SANDBOX).await?;
 
     // Another sandbox may be at work on the directory, and take its time.
     let sandbox = tokio::select! {

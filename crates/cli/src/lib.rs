@@ -26,6 +26,7 @@ mod terminal;
 mod trail;
 mod whose;
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ use cofferdam_sandbox::{Backend, Grade, choose};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::arguments::{Arguments, Verb};
+use crate::arguments::{Arguments, ExecProgram, Verb};
 use crate::problem::Problem;
 
 pub use run::{ModelMaker, UnusableFile, engine, fit_aide, make_models};
@@ -58,11 +59,13 @@ pub struct Product {
     pub home: PathBuf,
 }
 
-impl Product {
-    /// The back end of this name; `auto` is one that can be as strong as required.
-    fn backend(&self, name: &str, required: Grade) -> Result<&Arc<dyn Backend>, Problem> {
-        choose(&self.backends, name, required).map_err(|none| Problem::backend(&none))
-    }
+/// The back end of this name; `auto` is one that can be as strong as required.
+fn backend<'a>(
+    backends: &'a [Arc<dyn Backend>],
+    name: &str,
+    required: Grade,
+) -> Result<&'a Arc<dyn Backend>, Problem> {
+    choose(backends, name, required).map_err(|none| Problem::backend(&none))
 }
 
 /// Descriptors that a run-time begins with: six, and one or two in case another release of it
@@ -74,17 +77,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let arguments = match Arguments::read(&words) {
         Ok(arguments) => arguments,
-        Err(error) => {
-            // What follows `--` is said to somebody else.
-            let mut ours = words.iter().take_while(|word| *word != "--");
-            // Help and version go to stdout and are no failure.
-            if error.exit_code() != 0 && ours.any(|word| word == "--json") {
-                told_as_json(&Problem::option(error.to_string()));
-            } else {
-                drop(error.print());
-            }
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
-        }
+        Err(error) => return tell_usage(&error, &words),
     };
     let product = match product() {
         Ok(product) => product,
@@ -115,7 +108,7 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     let code = runtime.block_on(async {
         match arguments.verb {
             Verb::Run(arguments) => run::run(&product, *arguments).await,
-            Verb::Exec(arguments) => exec::run(&product, *arguments).await,
+            Verb::Exec(arguments) => exec::run(&product.backends, &product.home, *arguments).await,
             Verb::Serve(arguments) => serve::run(&product, *arguments).await,
             Verb::Remote(verb) => remote::run(&product, verb).await,
             Verb::Setup(arguments) => setup::run(&product, arguments).await,
@@ -128,6 +121,42 @@ pub fn main(product: impl FnOnce() -> Result<Product, String>) -> ExitCode {
     code
 }
 
+/// Runs the command line of a program that is nothing but `exec`, with these back ends and where
+/// the product keeps its files; returns the exit code.
+pub fn exec(place: impl FnOnce() -> Result<(Vec<Arc<dyn Backend>>, PathBuf), String>) -> ExitCode {
+    let words: Vec<_> = std::env::args_os().collect();
+    let arguments = match ExecProgram::read(&words) {
+        Ok(arguments) => arguments,
+        Err(error) => return tell_usage(&error, &words),
+    };
+    let json = arguments.json;
+    let (backends, home) = match place() {
+        Ok(place) => place,
+        Err(cause) => return told(json, &Problem::home(cause), 2),
+    };
+    match start(&mut Builder::new_current_thread()) {
+        Ok(runtime) => {
+            let code = runtime.block_on(exec::run(&backends, &home, arguments));
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => told(json, &Problem::runtime(&error), exec::NO_SANDBOX),
+    }
+}
+
+/// Tells what is wrong with the words, or what was asked about them.
+fn tell_usage(error: &clap::Error, words: &[OsString]) -> ExitCode {
+    // What follows `--` is said to somebody else.
+    let mut ours = words.iter().take_while(|word| *word != "--");
+    // Help and version go to stdout and are no failure.
+    if error.exit_code() != 0 && ours.any(|word| word == "--json") {
+        told_as_json(&Problem::option(error.to_string()));
+    } else {
+        drop(error.print());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
 /// Starts a run-time, if there are descriptors for it: with too few for its signals it panics.
 fn start(builder: &mut Builder) -> io::Result<Runtime> {
     let tried = (0..RUNTIME_DESCRIPTORS).map(|_| eventfd(0, EventfdFlags::CLOEXEC));
@@ -137,14 +166,23 @@ fn start(builder: &mut Builder) -> io::Result<Runtime> {
 
 /// Tells a failure that came before anything could begin.
 fn fail(verb: &Verb, problem: &Problem, code: u8) -> ExitCode {
-    match verb {
-        Verb::Exec(arguments) if arguments.json => told_as_json(problem),
-        Verb::Run(arguments) if arguments.json => told_as_json(problem),
-        Verb::Setup(arguments) if arguments.json => told_as_json(problem),
-        Verb::Image(verb) if verb.json() => told_as_json(problem),
-        Verb::Remote(verb) if verb.json() => told_as_json(problem),
-        Verb::Doctor(arguments) if arguments.json => told_as_json(problem),
-        _ => streams::tell(&problem.to_string()),
+    let json = match verb {
+        Verb::Exec(arguments) => arguments.json,
+        Verb::Run(arguments) => arguments.json,
+        Verb::Setup(arguments) => arguments.json,
+        Verb::Image(verb) => verb.json(),
+        Verb::Remote(verb) => verb.json(),
+        Verb::Doctor(arguments) => arguments.json,
+        Verb::Serve(_) => false,
+    };
+    told(json, problem, code)
+}
+
+fn told(json: bool, problem: &Problem, code: u8) -> ExitCode {
+    if json {
+        told_as_json(problem);
+    } else {
+        streams::tell(&problem.to_string());
     }
     ExitCode::from(code)
 }

@@ -137,7 +137,8 @@ async fn attempt(
     theirs.extend(written_by_jobs(&product.home));
     let embedder = embedder(&product.models, &settings, theirs).await.map_err(usage)?;
     let required = Grade::required(spec.place.require.as_deref());
-    let backend = product.backend(&spec.place.sandbox, required).map_err(usage)?;
+    let backend =
+        crate::backend(&product.backends, &spec.place.sandbox, required).map_err(usage)?;
     let backend = Arc::clone(backend);
     let out = arguments.out.clone().or_else(|| spec.out.clone());
     if let Some(path) = &out {

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cofferdam_backends::open_files;
 use cofferdam_cli::{ModelMaker, Serve, ServeArguments, ServeFailure, ServeOrder, Unusable};
 use cofferdam_fleet::{Bounds, Data, Fleet, FleetError, Setup};
 use cofferdam_sandbox::Backend;
-use cofferdam_sandbox_native::Native;
 use cofferdam_server::{ServerSetup, TlsFiles, Viewer, bind, first_admin};
 use cofferdam_setup::prefix_in;
 use cofferdam_store::{Blobs, NodeId, QueueBounds, Store, StoreError};
@@ -21,7 +21,6 @@ use cofferdam_types::error_chain;
 use futures_util::future::BoxFuture;
 
 use crate::aide::{self, Shelf};
-use crate::open_files;
 use crate::outfit::Settled;
 use crate::telemetry;
 
@@ -49,10 +48,7 @@ impl Serve for Servers {
     }
 
     fn backends(&self, data: &Path) -> Vec<Arc<dyn Backend>> {
-        let native = Native::new(data.join("sandboxes")).keeping_warm(WARM);
-        let native: Arc<dyn Backend> = Arc::new(native);
-        let backends = std::iter::once(native).chain(crate::containers(data, WARM));
-        crate::with_images(backends, &self.home)
+        cofferdam_backends::keeping_warm(WARM, data, &self.home)
     }
 }
 

@@ -44,8 +44,11 @@ pub(super) fn contenders<'a>(
     parts: &'a RefCell<Parts>,
 ) -> Vec<Contender<'a>> {
     let turns = setting.rounds;
+    let home = setting.directory.join("product");
     let mut product = program::command(&setting.binary);
-    product.env("COFFERDAM_HOME", setting.directory.join("product")).args(["exec", "--", "true"]);
+    product.env("COFFERDAM_HOME", &home).args(["exec", "--", "true"]);
+    let mut exec = program::command(&setting.exec);
+    exec.env("COFFERDAM_HOME", &home).args(["--", "true"]);
     let bwrap = program::find("bwrap").map(|path| {
         let mut command = program::command(path);
         command.args(BWRAP).arg("/bin/true");
@@ -63,6 +66,7 @@ pub(super) fn contenders<'a>(
             in_process(&setting.library, &mut Parts::default())
         }),
         Contender::prepared("cofferdam exec", turns, tried(Ok(product))),
+        Contender::prepared("cofferdam-exec, the small program", turns, tried(Ok(exec))),
         Contender::prepared("bwrap, no system-call filter", turns, tried(bwrap)),
         crun(engines, turns),
         Contender::prepared("runc run", turns, tried(engines.runtime("runc"))),

@@ -13,7 +13,6 @@ mod agent_trial;
 mod backends;
 mod backends_memory;
 mod backends_station;
-mod build;
 mod containers;
 mod context;
 mod context_history;
@@ -34,7 +33,7 @@ mod memory;
 mod order;
 mod podman;
 mod process_table;
-mod program;
+pub(crate) mod program;
 mod race;
 mod report;
 mod running;
@@ -64,6 +63,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::build;
 use engines::Engines;
 use library::Library;
 use order::Order;
@@ -108,6 +108,9 @@ struct SandboxBench {
     /// The product's binary [default: it is built]
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
+    /// `exec` as a program of its own [default: it is built]
+    #[arg(long, value_name = "PATH")]
+    exec: Option<PathBuf>,
     /// Write the report to this file as well
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -148,7 +151,9 @@ const QUICK_ROUNDS: usize = 8;
 
 /// What all sections need.
 struct Setting {
+    /// The product's programs.
     binary: PathBuf,
+    exec: PathBuf,
     /// For everything that is made meanwhile.
     directory: PathBuf,
     rounds: usize,
@@ -169,6 +174,15 @@ fn product(root: &Path, named: Option<&Path>) -> anyhow::Result<PathBuf> {
         Some(path) => fs::canonicalize(path).with_context(|| path.display().to_string()),
         None => build::release(root, "cofferdam"),
     }
+}
+
+/// A program as it is where somebody uses it, and as the others here are: copied there. What a
+/// linker wrote lies in smaller pieces of the kernel's memory, and takes longer to start.
+fn installed(program: &Path, directory: &Path) -> anyhow::Result<PathBuf> {
+    let name = program.file_name().with_context(|| program.display().to_string())?;
+    let copy = directory.join(name);
+    fs::copy(program, &copy).with_context(|| format!("copy {}", program.display()))?;
+    Ok(copy)
 }
 
 /// What decides the order of turns: what is given, or anything.
@@ -204,12 +218,17 @@ impl Bench {
 impl SandboxBench {
     fn run(&self, root: &Path) -> anyhow::Result<ExitCode> {
         let binary = product(root, self.binary.as_deref())?;
+        let exec = match &self.exec {
+            Some(path) => path.clone(),
+            None => build::exec(root)?,
+        };
         // Before anything of ours runs.
         let machine = host::describe();
         allow_many_files();
         let directory = tempfile::Builder::new().prefix("cofferdam-bench-").tempdir()?;
         let setting = Setting {
-            binary,
+            binary: installed(&binary, directory.path())?,
+            exec: installed(&exec, directory.path())?,
             library: Library::new(&directory.path().join("library"))?,
             directory: directory.path().to_owned(),
             rounds: if self.quick { self.rounds.min(QUICK_ROUNDS) } else { self.rounds },

@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(20);
 
 /// A program to be started.
 #[expect(clippy::disallowed_methods, reason = "sandboxes are compared with the host's programs")]
-pub(super) fn command(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
@@ -91,7 +91,7 @@ fn name(command: &Command) -> String {
 pub(super) fn ignore<Anything>(_: Anything) {}
 
 /// A program that runs as long as this is held.
-pub(super) struct Companion(pub(super) Child);
+pub(crate) struct Companion(pub(crate) Child);
 
 impl Companion {
     /// Waits for its end; `None` if it does not end in time.

@@ -59,6 +59,8 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
     ("images", &["setup"]),
     ("bundle", &["guest-protocol", "sandbox", "types"]),
     ("fleet", &["bundle", "engine", "model", "runtime", "sandbox", "store", "types"]),
+    // Where sandboxes are made: the back ends, wired once for all programs.
+    ("backends", &["images", "sandbox", "sandbox-native", "sandbox-oci", "types"]),
     // Edge: what people and programs touch.
     ("api", &["types"]),
     ("client", &["api", "types"]),
@@ -86,10 +88,13 @@ pub(super) const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tui", &["client", "types"]),
+    // `exec` as a small program.
+    ("exec", &["backends", "cli"]),
     // The binary, which alone knows the adapters.
     (
         "cofferdam",
         &[
+            "backends",
             "cli",
             "config",
             "egress",

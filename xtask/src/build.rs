@@ -1,22 +1,50 @@
-//! Builds: what is measured is always a release build.
+//! Builds of the product's programs: what is measured or given away is never a debug build.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 use serde_json::Value;
 
-use super::program::{self, Companion};
+use crate::bench::program::{self, Companion};
+
+/// Build `cofferdam exec` as a small program of its own, and say where it is.
+#[derive(Args)]
+pub(crate) struct Exec;
+
+impl Exec {
+    pub(crate) fn run(&self, root: &Path) -> anyhow::Result<ExitCode> {
+        writeln!(io::stdout().lock(), "{}", exec(root)?.display())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
 
 /// Builds a package for release; returns where its program is.
-pub(super) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = program::command(cargo);
-    command.args(["build", "--release", "--message-format", "json-render-diagnostics"]);
-    command.args(["--package", package, "--manifest-path"]).arg(root.join("Cargo.toml"));
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    build(cargo().arg("--release"), root, package)
+}
+
+/// The same for `exec` as a program of its own. It is a static one: at a start as short as this
+/// one's, finding libraries takes longer than anything else.
+pub(crate) fn exec(root: &Path) -> anyhow::Result<PathBuf> {
+    let mut cargo = cargo();
+    cargo.args(["--profile", "embedded", "--target", "host-tuple"]);
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=pie");
+    build(&mut cargo, root, "cofferdam-exec")
+}
+
+fn cargo() -> Command {
+    let mut cargo = program::command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--message-format", "json-render-diagnostics"]);
+    cargo
+}
+
+fn build(cargo: &mut Command, root: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    cargo.args(["--package", package, "--manifest-path"]).arg(root.join("Cargo.toml"));
+    let child = cargo.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
     let mut child = Companion(child.context("start cargo")?);
     let messages = child.stdout.take().context("cargo has no stdout")?;
     let mut found = None;
@@ -39,7 +67,7 @@ fn program_of(message: &str, name: &str) -> Option<PathBuf> {
 }
 
 /// Goes on as the release build of this program, with the same arguments.
-pub(super) fn hand_over(root: &Path) -> anyhow::Result<ExitCode> {
+pub(crate) fn hand_over(root: &Path) -> anyhow::Result<ExitCode> {
     let path = release(root, "xtask")?;
     let mut command = program::command(&path);
     command.args(std::env::args_os().skip(1));

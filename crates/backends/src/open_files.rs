@@ -7,7 +7,10 @@ use rustix::io;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the limit of open files to its maximum.
-pub(crate) fn raise() -> io::Result<()> {
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn raise() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
 }
