@@ -1,6 +1,6 @@
 //! `exec` as a program of its own: that it is the same, and goes as `exec` does. What a sandbox
 //! promises is tried with the whole product.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests may panic")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 #![expect(clippy::disallowed_methods, reason = "the program under test runs on the host")]
 
 use std::path::Path;
