@@ -104,11 +104,12 @@ impl Conversation {
         }
     }
 
-    /// Whether the task stands there whole and is longer than it may be.
+    /// Whether the task, as it stands there, is longer than it may be. One that was cut may have
+    /// to be cut again: a provider can turn out to read less than was thought.
     fn has_long_task(&self, pinned: u64) -> bool {
-        let whole = matches!(self.messages.first(), Some(Message::User { content })
-            if matches!(content.first(), Some(Content::Text { text }) if *text == self.opening.1));
-        whole && self.short_task(pinned).is_some()
+        let Some(Message::User { content }) = self.messages.first() else { return false };
+        let Some(Content::Text { text }) = content.first() else { return false };
+        self.short_task(pinned).is_some_and(|short| short.len() < text.len())
     }
 
     /// Where what was said lately begins: a message that no result belongs to.
