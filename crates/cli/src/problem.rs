@@ -411,7 +411,7 @@ impl Problem {
             "the sandbox did not end well",
             error_chain(error),
             "make room on the disk, mend the permissions or unmount what is in the way; the next start \
-             of cofferdam tries again",
+             of cofferdam tries again, or says what it waits for",
         )
     }
 }
