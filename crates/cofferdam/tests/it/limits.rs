@@ -109,6 +109,65 @@ fn a_command_after_a_bomb_finds_everything_in_order() {
 }
 
 #[test]
+fn the_host_goes_on_while_bombs_go_off() {
+    host_goes_on(&Home::new());
+}
+
+pub(crate) fn host_goes_on(home: &Home) {
+    // Whoever is refused or killed is followed by another.
+    let bombs = [
+        "
+import os
+print('off', flush=True)
+while True:
+    try: os.fork()
+    except OSError: pass
+",
+        "
+import os
+print('off', flush=True)
+while True:
+    child = os.fork()
+    if child == 0:
+        blocks = []
+        try:
+            while True: blocks.append(bytearray(8 << 20))
+        except MemoryError: os._exit(1)
+    os.waitpid(child, 0)
+",
+        "
+print('off', flush=True)
+block = bytes(1 << 20)
+while True:
+    with open('/workspace/full', 'wb', buffering=0) as file:
+        try:
+            while True: file.write(block)
+        except OSError: pass
+",
+    ];
+    let limits = ["--pids", "64", "--memory", "128M", "--disk", "64M", "--timeout", "300s"];
+    let bombs = bombs.map(|bomb| {
+        let running = home.exec(limits).words(["--", "/usr/bin/python3", "-c", bomb]).spawn();
+        running.until_it_says("off\n");
+        running
+    });
+    // A program of the host's is started, does its work and ends, over and over.
+    let place = home.make_directory("host");
+    for number in 0..50 {
+        let path = place.join(number.to_string());
+        let mut copy = std::process::Command::new("cp");
+        assert!(copy.arg("/etc/passwd").arg(&path).status().unwrap().success());
+        assert!(path.metadata().unwrap().len() > 0);
+    }
+    // It was done long before the bombs' time was up.
+    for bomb in bombs {
+        assert!(!bomb.has_ended(), "{}", bomb.errors_so_far());
+        bomb.signal(rustix::process::Signal::TERM);
+        bomb.wait();
+    }
+}
+
+#[test]
 fn processes_stop_at_their_number() {
     processes(&Home::new());
 }

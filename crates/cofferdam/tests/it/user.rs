@@ -211,3 +211,8 @@ fn the_last_line_says_what_will_be_used() {
 fn as_json_it_is_one_object() {
     doctor::json(&Home::of_ordinary_user());
 }
+
+#[test]
+fn the_host_goes_on_while_bombs_go_off() {
+    limits::host_goes_on(&Home::of_ordinary_user());
+}
