@@ -153,7 +153,7 @@ while True:
     });
     // A program of the host's is started, does its work and ends, over and over.
     let place = home.make_directory("host");
-    for number in 0..50 {
+    for number in 0..300 {
         let path = place.join(number.to_string());
         let mut copy = std::process::Command::new("cp");
         assert!(copy.arg("/etc/passwd").arg(&path).status().unwrap().success());
