@@ -1,7 +1,7 @@
 //! `cofferdam exec` as a program of its own, for whoever starts many.
 //!
 //! It is the same in a fifth of the size. What a server, model wires and databases bring along has to
-//! be mapped, corrected and given back at every start of the whole product, which takes a sixth of the
+//! be mapped, corrected and given back at every start of the whole product, which takes a tenth of the
 //! time that `exec` takes. `cargo xtask exec` builds it as a static program, which saves as much again.
 
 use std::process::ExitCode;
