@@ -27,7 +27,7 @@ use crate::room::{self, Prepared, Vault};
 use crate::start::{Base, Lent, Newborn, enter_mounts, enter_users, open_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
-use crate::wire::{self, Commission, First, Hire, Plan};
+use crate::wire::{self, Commission, First, Hire, Plan, Report};
 use crate::{confine, procfs, supervisor};
 
 /// Where a container finds the way in.
@@ -43,7 +43,7 @@ pub const ENTER: &str = "enter";
 const OUTSIDE: &str = "door";
 
 /// How long an engine may take to start a container.
-const START: Duration = Duration::from_secs(60);
+pub const START: Duration = Duration::from_secs(60);
 
 /// How long it may take to remove one.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(20);
@@ -307,6 +307,8 @@ pub(crate) fn keep_warm(
     let hired = bring(hire, identity, host).inspect_err(|_| {
         remove(hire);
     })?;
+    // A host that is gone is noticed below.
+    ignore(wire::send(host, &Report::Warm, &[]));
     let wait = supervisor::timespec(WARMTH);
     let mut watched =
         [PollFd::new(host, PollFlags::IN), PollFd::new(&hired.newborn.child, PollFlags::IN)];

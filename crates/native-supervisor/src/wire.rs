@@ -270,6 +270,9 @@ pub enum Report {
     Closed(Result<(), Failure>),
     /// To [`Order::Keep`].
     Kept,
+    /// To [`First::Warm`], once the container is there. Until then its engine may go by the name of
+    /// the directory.
+    Warm,
 }
 
 /// What a sandbox really got.

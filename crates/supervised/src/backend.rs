@@ -207,8 +207,11 @@ impl Supervised {
         if matches!(workspace, WorkspacePlan::Fork(_)) {
             return None;
         }
-        let Warm { mut state, hire, socket, supervisor, .. } =
-            self.pool.take(&Likeness::of(spec))?;
+        let warm = self.pool.take(&Likeness::of(spec))?;
+        if !aside(|| warm.arrives()) {
+            return None;
+        }
+        let Warm { mut state, hire, socket, supervisor, .. } = warm;
         state.rename(&self.home, spec.id).ok()?;
         let first = FirstPlan::Hired(hire);
         Some(Begun { state, first, supervisor: Some((socket, supervisor)) })

@@ -9,9 +9,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cofferdam_native_supervisor::wire::{self, First, FirstPlan, Hire};
+use cofferdam_native_supervisor::hire::START;
+use cofferdam_native_supervisor::wire::{self, First, FirstPlan, Hire, Report};
 use cofferdam_sandbox::Spec;
 use cofferdam_types::{Limits, Network, SandboxId};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use crate::engine::{self, Engine};
 use crate::reaper::Reaped;
@@ -59,6 +62,14 @@ impl Warm {
         };
         let (socket, supervisor) = starter.spawn().ok()?;
         Some(Self { likeness: Likeness::of(&spec), state, hire, socket, supervisor })
+    }
+
+    /// Waits until its container is there; whether it is. A new one would take no less time.
+    pub(crate) fn arrives(&self) -> bool {
+        let mut watched = [PollFd::new(&self.socket, PollFlags::IN)];
+        let patience = Timespec::try_from(START).ok();
+        let told = retry_on_intr(|| poll(&mut watched, patience.as_ref()));
+        matches!(told, Ok(1)) && matches!(wire::receive(&self.socket), Ok(Some((Report::Warm, _))))
     }
 
     /// Has the engine start the container.

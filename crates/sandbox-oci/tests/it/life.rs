@@ -9,7 +9,7 @@ use cofferdam_types::{Limits, Outcome};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
-use crate::engines::{Lab, block_on, wait_until};
+use crate::engines::{Lab, block_on, names_in, wait_until};
 
 /// How long a job may be in the dark about an engine that is gone.
 const IN_THE_DARK: Duration = Duration::from_secs(10);
@@ -287,6 +287,39 @@ fn a_container_waits_for_the_next_sandbox_on_podman() {
 #[test]
 fn a_container_waits_for_the_next_sandbox_on_runc() {
     a_container_waits_for_the_next_sandbox(Kind::Runc);
+}
+
+/// Its engine goes by the name of its directory, which is another one once it is taken.
+fn a_container_that_is_still_being_started_is_waited_for(kind: Kind) {
+    let Some(lab) = Lab::new(kind) else { return };
+    let backend = lab.backend().keeping_warm(1);
+    block_on(async {
+        for _ in 0..5 {
+            let first = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+            // Where its first process is to come in: the engine was only just asked for it.
+            let door = |name: &String| lab.sandboxes().join(name).join("door").exists();
+            wait_until("a container is being started", || {
+                names_in(&lab.sandboxes()).iter().any(door)
+            });
+            let second = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
+            let own = format!("cofferdam-{}", second.id());
+            assert!(!lab.containers().contains(&own), "it began in the one that was started");
+            second.close().await.unwrap();
+            first.close().await.unwrap();
+        }
+    });
+    drop(backend);
+    lab.assert_empty();
+}
+
+#[test]
+fn a_container_that_is_still_being_started_is_waited_for_on_docker() {
+    a_container_that_is_still_being_started_is_waited_for(Kind::Docker);
+}
+
+#[test]
+fn a_container_that_is_still_being_started_is_waited_for_on_runc() {
+    a_container_that_is_still_being_started_is_waited_for(Kind::Runc);
 }
 
 #[test]
