@@ -110,7 +110,7 @@ impl Lab {
     }
 
     /// A place that engines have to be told of with care.
-    pub(crate) fn sandboxes(&self) -> PathBuf {
+    fn sandboxes(&self) -> PathBuf {
         self.path("sandboxes, \"all\" of them")
     }
 
@@ -230,7 +230,7 @@ fn kill(pid: i32) {
     });
 }
 
-pub(crate) fn names_in(directory: &Path) -> Vec<String> {
+fn names_in(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }

@@ -1,6 +1,7 @@
 //! Who dies with whom, and who cleans up, when a supervisor or an engine is killed.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cofferdam_sandbox::{Backend, Lifetime, OpenError, Sandbox, SandboxError, Spec, Workspace};
@@ -9,7 +10,7 @@ use cofferdam_types::{Limits, Outcome};
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
-use crate::engines::{Lab, block_on, names_in, wait_until};
+use crate::engines::{Lab, block_on, wait_until};
 
 /// How long a job may be in the dark about an engine that is gone.
 const IN_THE_DARK: Duration = Duration::from_secs(10);
@@ -109,12 +110,12 @@ fn a_container_that_is_made_while_remains_are_looked_for_is_none_of_them() {
         go_on.display()
     ));
     block_on(async {
-        let backend = std::sync::Arc::new(lab.backend());
+        let backend = Arc::new(lab.backend());
         // So that the engine is known to have been used.
         let first = Sandbox::open(&*backend, Spec::scratch()).await.unwrap();
         first.close().await.unwrap();
         let mut looking = JoinSet::new();
-        let reconciling = std::sync::Arc::clone(&backend);
+        let reconciling = Arc::clone(&backend);
         looking.spawn(async move { reconciling.reconcile().await });
         while !asked.exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -291,22 +292,33 @@ fn a_container_waits_for_the_next_sandbox_on_runc() {
 
 /// Its engine goes by the name of its directory, which is another one once it is taken.
 fn a_container_that_is_still_being_started_is_waited_for(kind: Kind) {
-    let Some(lab) = Lab::new(kind) else { return };
-    let backend = lab.backend().keeping_warm(1);
+    let Some(mut lab) = Lab::new(kind) else { return };
+    let (begun, asked, go_on) = (lab.path("begun"), lab.path("asked"), lab.path("go-on"));
+    // Only the first container comes at once: bounded, should the test fail.
+    lab.put_in_front(&format!(
+        "case \" $* \" in *' run '*) if [ -e '{begun}' ]; then touch '{asked}'; \
+         for i in $(seq 600); do [ -e '{go_on}' ] && break; sleep 0.1; done; \
+         else touch '{begun}'; fi;; esac; exec $REAL \"$@\"",
+        begun = begun.display(),
+        asked = asked.display(),
+        go_on = go_on.display()
+    ));
+    let backend = Arc::new(lab.backend().keeping_warm(1));
     block_on(async {
-        for _ in 0..5 {
-            let first = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
-            // Where its first process is to come in: the engine was only just asked for it.
-            let door = |name: &String| lab.sandboxes().join(name).join("door").exists();
-            wait_until("a container is being started", || {
-                names_in(&lab.sandboxes()).iter().any(door)
-            });
-            let second = Sandbox::open(&backend, Spec::scratch()).await.unwrap();
-            let own = format!("cofferdam-{}", second.id());
-            assert!(!lab.containers().contains(&own), "it began in the one that was started");
-            second.close().await.unwrap();
-            first.close().await.unwrap();
-        }
+        let first = Sandbox::open(&*backend, Spec::scratch()).await.unwrap();
+        wait_until("a container is being started", || asked.exists());
+        let mut taking = JoinSet::new();
+        let takes = Arc::clone(&backend);
+        taking.spawn(async move { Sandbox::open(&*takes, Spec::scratch()).await.unwrap() });
+        // Time to do what would spoil it.
+        let early = tokio::time::timeout(Duration::from_millis(500), taking.join_next()).await;
+        assert!(early.is_err(), "it began in another one");
+        std::fs::write(&go_on, "").unwrap();
+        let second = taking.join_next().await.unwrap().unwrap();
+        let own = format!("cofferdam-{}", second.id());
+        assert!(!lab.containers().contains(&own), "it began in another one");
+        second.close().await.unwrap();
+        first.close().await.unwrap();
     });
     drop(backend);
     lab.assert_empty();
