@@ -168,6 +168,8 @@ struct Supervisor {
     errand: Option<std::process::Child>,
     /// Who built the room, until the host was told that it is there.
     builder: Option<hire::Builder>,
+    /// Where the machine, or whoever manages services on it, asks it to end.
+    farewell: Option<OwnedFd>,
 }
 
 impl Supervisor {
@@ -363,12 +365,15 @@ impl Supervisor {
             patience: Patience::Enough,
             errand,
             builder,
+            farewell: None,
         };
         Ok(supervisor)
     }
 
     /// Serves hosts and the audit trail until the sandbox is to end.
     fn watch(mut self, host: OwnedFd) -> ExitCode {
+        // Where that cannot be had, a machine that goes down is like one that is cut off.
+        self.farewell = sys::terminations().ok();
         let mut hosts = vec![host];
         let mut alone_since: Option<Instant> = None;
         let mut quiet_at = Some(Instant::now() + QUIET);
@@ -423,6 +428,8 @@ impl Supervisor {
 
     fn poll(&self, hosts: &[OwnedFd], wake: Option<Instant>, mood: Mood) -> Ready {
         let mut watched = vec![PollFd::new(&self.init_handle, PollFlags::IN)];
+        watched.extend(self.farewell.iter().map(|farewell| PollFd::new(farewell, PollFlags::IN)));
+        let ends = watched.len();
         let report = self.auditor.as_ref().and_then(Auditor::descriptor).map(|reports| {
             watched.push(PollFd::from_borrowed_fd(reports, PollFlags::IN));
             watched.len() - 1
@@ -448,7 +455,7 @@ impl Supervisor {
         }
         let active = |index: usize| watched.get(index).is_some_and(|fd| !fd.revents().is_empty());
         Ready {
-            ended: active(0),
+            ended: (0..ends).any(active),
             reported: report.is_some_and(active),
             short: relief.is_some_and(active),
             knocked: knock.is_some_and(active),

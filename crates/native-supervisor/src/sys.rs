@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::mem::size_of;
+use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -101,6 +101,28 @@ pub fn set_mount_attributes(
         )
     })
     .map(|_| ())
+}
+
+/// From now on this process is not ended by `SIGTERM`; a descriptor becomes readable instead.
+/// Programs that it starts inherit the former.
+///
+/// # Errors
+/// Those of `signalfd`; nothing has changed then.
+pub fn terminations() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is initialised before it is used, and -1 asks for a new descriptor.
+    let descriptor = check(libc::c_long::from(unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+        libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    }))?;
+    // SAFETY: the kernel returned a new descriptor, which nobody else owns.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) };
+    // SAFETY: the set is initialised; the old mask is not asked for.
+    check(libc::c_long::from(unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), ptr::null_mut())
+    }))?;
+    Ok(descriptor)
 }
 
 /// Installs a system-call filter for ever; with `notify`, returns the descriptor

@@ -15,7 +15,11 @@ use crate::home::{Home, block_on, groups_of, processes_with, supervisors, wait_u
 use crate::ordinary_user;
 
 fn kill(pid: u32) {
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
+    send(pid, Signal::KILL);
+}
+
+fn send(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
 fn marker(name: &str) -> String {
@@ -61,6 +65,36 @@ fn nothing_survives_the_supervisor_and_the_next_start_removes_the_rest() {
         assert_eq!(groups_of(&id.to_string()), Vec::<std::path::PathBuf>::new());
         assert_eq!(std::fs::read_to_string(directory.join("new")).unwrap(), "kept\n");
         assert!(!directory.join("old").exists(), "no change is lost");
+        home.assert_empty();
+    });
+}
+
+/// As a machine asks before it goes down. What is not there any more cannot be in doubt later.
+#[test]
+fn a_supervisor_that_is_asked_to_end_loses_nothing_and_leaves_nothing() {
+    block_on(async {
+        let home = Home::new();
+        let directory = home.directory("project");
+        let spec = Spec {
+            workspace: Workspace::Directory(directory.clone()),
+            lifetime: Lifetime::Lingering(Duration::from_secs(600)),
+            ..Spec::scratch()
+        };
+        let sandbox = Sandbox::open(&home.native(), spec).await.unwrap();
+        let id = sandbox.id();
+        let marker = marker("asked");
+        let script = format!("echo kept > new; {}", stubborn(&marker));
+        let result = sandbox.run(sandbox.next_call_id(), sandbox.shell(script)).await.unwrap();
+        assert!(result.outcome.success(), "{result:?}");
+        assert!(!processes_with(&marker).is_empty());
+
+        let [supervisor] = supervisors(&home.sandboxes())[..] else { panic!("one is expected") };
+        send(supervisor, Signal::TERM);
+        wait_until("the supervisor is gone", || supervisors(&home.sandboxes()).is_empty());
+        assert_eq!(processes_with(&marker), Vec::<u32>::new());
+        assert_eq!(groups_of(&id.to_string()), Vec::<std::path::PathBuf>::new());
+        assert_eq!(fs::read_to_string(directory.join("new")).unwrap(), "kept\n");
+        drop(sandbox);
         home.assert_empty();
     });
 }
