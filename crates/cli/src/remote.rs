@@ -142,6 +142,7 @@ pub(crate) async fn run(product: &Product, verb: RemoteVerb) -> ExitCode {
     };
     // Only readers of ours can still keep us.
     tokio::select! {
+        biased;
         code = told => ExitCode::from(code),
         asked = signals.insistence() => ExitCode::from(asked.map_or(code, Asked::exit_code)),
     }
