@@ -17,7 +17,7 @@ use crate::hire::DOOR;
 use crate::identity::Identity;
 use crate::room::{self, Prepared, Vault};
 use crate::sentry::{self, Runtime};
-use crate::start::{Admission, Birth, Go, Lent, Progress, enter, namespaces, wait};
+use crate::start::{Admission, Birth, Go, Lent, Progress, enter, enter_network, namespaces, wait};
 use crate::sys::{self, Cloned};
 use crate::wire::{self, NetworkPlan, Plan, WorkspacePlan};
 
@@ -120,15 +120,14 @@ impl FirstProcess<'_> {
         let (Go { .. }, beside) = self.receive()?;
         let socket = beside.into_iter().next();
         let socket = socket.ok_or_else(|| Failure::new("the socket is missing"))?;
-        let hold = self.join()?;
+        let hold = self.join(false)?;
         self.finish(&plan, hold, socket, None)
     }
 
     fn live(&self, birth: Birth) -> Result<(), Failure> {
         rustix::process::setsid().step("begin a session")?;
         match birth {
-            Birth::Apart => settle(NetworkPlan::None)?,
-            Birth::OnHostNetwork => settle(NetworkPlan::Host)?,
+            Birth::Apart => settle()?,
             Birth::ParentOfFork | Birth::Hired => {}
         }
         let (plan, _) = self.receive::<Plan>()?;
@@ -156,7 +155,7 @@ impl FirstProcess<'_> {
                 if let Some(anywhere) = &self.anywhere {
                     sched_setaffinity(None, anywhere).step("use every processor again")?;
                 }
-                let hold = self.join()?;
+                let hold = self.join(birth.moves(&plan))?;
                 self.go_on(&plan, hold, next, vault)
             }
         }
@@ -191,10 +190,17 @@ impl FirstProcess<'_> {
         wire::receive(self.supervisor)?.ok_or_else(|| Failure::new("the supervisor is gone"))
     }
 
-    /// Joins the control groups by the descriptors that were opened for it;
-    /// returns what they hold.
-    fn join(&self) -> Result<[bool; 3], Failure> {
-        let (Admission { hold }, doors) = self.receive()?;
+    /// Joins the control groups by the descriptors that were opened for it, and moves to the
+    /// network that was made for it if it is to; returns what the groups hold.
+    fn join(&self, moves: bool) -> Result<[bool; 3], Failure> {
+        let (Admission { hold, network }, beside) = self.receive()?;
+        let mut doors = beside.into_iter();
+        let network = if network { doors.next() } else { None };
+        match network {
+            Some(network) => enter_network(network.as_fd())?,
+            None if moves => return Err(Failure::new("the network is missing")),
+            None => {}
+        }
         for door in doors {
             rustix::io::write(door, b"0").step("join a control group")?;
         }
@@ -209,7 +215,7 @@ impl FirstProcess<'_> {
         lent: Lent,
         next: (OwnedFd, Option<Runtime>),
     ) -> Result<(), Failure> {
-        let hold = self.join()?;
+        let hold = self.join(false)?;
         let identity = self.identity.within(lent.user.as_fd());
         enter(&lent)?;
         drop(lent);
@@ -231,7 +237,10 @@ impl FirstProcess<'_> {
             }
             Cloned::Child => {
                 drop(announce);
-                settle(plan.network)?;
+                settle()?;
+                if plan.network != NetworkPlan::Host {
+                    sys::loopback_up().step("bring up the loopback interface")?;
+                }
                 let vault = room::build_fork(plan, identity, lower)?;
                 if !reads(&announced) {
                     return Err(Failure::new("whoever made the first process is gone"));
@@ -321,13 +330,10 @@ fn reads(source: &OwnedFd) -> bool {
 }
 
 /// What new namespaces need whatever the plan is.
-fn settle(network: NetworkPlan) -> Result<(), Failure> {
+fn settle() -> Result<(), Failure> {
     rustix::system::sethostname(b"cofferdam").step("set the host name")?;
     confine::limit_watching();
-    if network == NetworkPlan::Host {
-        return Ok(());
-    }
-    sys::loopback_up().step("bring up the loopback interface")
+    Ok(())
 }
 
 fn open_null() -> Result<OwnedFd, Failure> {

@@ -269,7 +269,7 @@ fn furnish_inside(
         Some(OnDisk::Directory(path)) => prepared.changes = Some(path.clone()),
         None => {}
     }
-    enter_users(namespaces)?;
+    enter_users(namespaces.user.as_fd())?;
     let materials = room::take(plan, prepared)?;
     // Without anybody to hold it, the namespace it leaves would be taken apart on the way.
     let left = open_namespace(std::process::id(), "mnt")?;

@@ -27,6 +27,7 @@ mod guest_door;
 pub mod hire;
 pub mod identity;
 pub mod mounts;
+mod network;
 pub mod places;
 pub mod processes;
 pub mod processors;

@@ -5,8 +5,9 @@
 //! is woken by it where the sender is, to wait.
 
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
+use crate::failure::ignore;
 use crate::procfs;
 
 /// How many the machine has, whichever of them this process may use; more than any machine has
@@ -29,12 +30,36 @@ fn count(ranges: &str) -> Option<u32> {
     ranges.split(',').map(of_range).try_fold(0_u32, |sum, number| sum.checked_add(number?))
 }
 
-/// Keeps a process off the processor that this one is on, of those that are `allowed`. Not
-/// where that is the only one: then nothing has changed, and the answer is `false`.
-pub fn keep_off_ours(process: Pid, allowed: &CpuSet) -> bool {
+/// Keeps a process off the processor that this one is on, of those that are `allowed`, and says
+/// which that is. Not where it is the only one: then nothing has changed.
+pub fn keep_off_ours(process: Pid, allowed: &CpuSet) -> Option<usize> {
+    let ours = sched_getcpu();
     let mut others = *allowed;
-    others.unset(sched_getcpu());
-    others.count() > 0 && sched_setaffinity(Some(process), &others).is_ok()
+    others.unset(ours);
+    let is_kept_off = others.count() > 0 && sched_setaffinity(Some(process), &others).is_ok();
+    is_kept_off.then_some(ours)
+}
+
+/// Keeps this process, and those that it makes meanwhile, on one processor until this is dropped.
+pub(crate) struct Stay {
+    anywhere: CpuSet,
+}
+
+impl Stay {
+    /// On this one, where that is allowed.
+    pub(crate) fn on(processor: usize) -> Option<Self> {
+        let anywhere = sched_getaffinity(None).ok()?;
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only).ok()?;
+        Some(Self { anywhere })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        ignore(sched_setaffinity(None, &self.anywhere));
+    }
 }
 
 #[cfg(test)]

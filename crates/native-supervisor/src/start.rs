@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use rustix::thread::{LinkNameSpaceType, sched_getaffinity};
@@ -21,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::cgroup::Groups;
 use crate::failure::{Failure, Step, ignore};
 use crate::identity::{Identity, is_own_namespace};
+use crate::network::{Maker, Network};
+use crate::processors::Stay;
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
 use crate::wire::{self, FirstPlan, NetworkPlan, Plan, WorkspacePlan};
@@ -67,12 +68,14 @@ pub(crate) struct Go {
     pub(crate) changes: Option<PathBuf>,
 }
 
-/// What the supervisor says last: these are your groups, join them. Beside it
-/// the descriptors to join them by.
+/// What the supervisor says last: these are your groups and your network, join them. Beside it
+/// the descriptors to join them by, that of the network first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Admission {
     /// What the groups hold.
     pub(crate) hold: [bool; 3],
+    /// Whether there is a network, for one that was born on the host's.
+    pub(crate) network: bool,
 }
 
 /// The namespaces to begin a fork from.
@@ -85,13 +88,11 @@ pub struct Lent {
 }
 
 /// Which namespaces a first process is born into. Those of its mounts it makes
-/// later, from the host's as they are then.
+/// later, from the host's as they are then, and to a network of its own it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Birth {
-    /// Its own of every kind.
+    /// Its own of every other kind.
     Apart,
-    /// Its own but for the host's network.
-    OnHostNetwork,
     /// None yet: it is the parent of a fork's first process.
     ParentOfFork,
     /// Those of a container that an engine made.
@@ -102,26 +103,23 @@ impl Birth {
     /// What a plan asks for.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
-        match (&plan.workspace, plan.network) {
+        match (&plan.workspace, &plan.first) {
             (WorkspacePlan::Fork(_), _) => Self::ParentOfFork,
-            _ if matches!(plan.first, FirstPlan::Hired(_)) => Self::Hired,
-            (_, NetworkPlan::Host) => Self::OnHostNetwork,
-            _ => Self::Apart,
+            (_, FirstPlan::Hired(_)) => Self::Hired,
+            (_, FirstPlan::Cloned | FirstPlan::Served(_)) => Self::Apart,
         }
     }
 
     fn flags(self) -> u64 {
-        let user = libc::CLONE_NEWUSER as u64;
         match self {
-            Self::Apart => user | namespaces(NetworkPlan::None),
-            Self::OnHostNetwork => user | namespaces(NetworkPlan::Host),
+            Self::Apart => libc::CLONE_NEWUSER as u64 | namespaces(NetworkPlan::Host),
             Self::ParentOfFork | Self::Hired => 0,
         }
     }
 
-    /// Whether it builds its room itself, from nothing.
-    fn builds(self) -> bool {
-        matches!(self, Self::Apart | Self::OnHostNetwork)
+    /// Whether it is to move to a network of its own.
+    pub(crate) fn moves(self, plan: &Plan) -> bool {
+        self == Self::Apart && plan.network != NetworkPlan::Host
     }
 
     fn step(self) -> &'static str {
@@ -148,6 +146,10 @@ pub struct Newborn {
     /// Where it says how far it is.
     pub progress: OwnedFd,
     birth: Birth,
+    /// The processor that it leaves to the supervisor while it builds.
+    avoids: Option<usize>,
+    /// What it will move to.
+    network: Option<Network>,
 }
 
 impl Newborn {
@@ -168,16 +170,16 @@ impl Newborn {
             Cloned::Parent(pid, child) => (pid, child),
             Cloned::Child => {
                 drop(progress);
-                let anywhere = birth.builds().then_some(allowed);
+                let anywhere = (birth == Birth::Apart).then_some(allowed);
                 first_process::live(birth, (identity, anywhere), own_program, &there)
             }
         };
-        let newborn = Self { child, pid, progress, birth };
-        if birth.builds()
+        let mut newborn = Self { child, pid, progress, birth, avoids: None, network: None };
+        if birth == Birth::Apart
             && let Some(pid) = Pid::from_raw(pid.cast_signed())
         {
             // It works while this process does. Once it has built, it goes where it likes.
-            processors::keep_off_ours(pid, &allowed);
+            newborn.avoids = processors::keep_off_ours(pid, &allowed);
         }
         confine::volunteer_for_oom(pid);
         if birth != Birth::ParentOfFork
@@ -192,13 +194,38 @@ impl Newborn {
     /// The first process of a container, which came in by itself.
     #[must_use]
     pub fn hired(child: OwnedFd, pid: u32, progress: OwnedFd) -> Self {
-        Self { child, pid, progress, birth: Birth::Hired }
+        Self { child, pid, progress, birth: Birth::Hired, avoids: None, network: None }
     }
 
     /// Whether it can become what the plan asks for.
     #[must_use]
     pub fn suits(&self, plan: &Plan) -> bool {
         self.birth == Birth::of(plan)
+    }
+
+    /// Makes its network before anybody asks for one: most do. What keeps it from being made is
+    /// told when it is needed.
+    pub(crate) fn prepare_network(&mut self) {
+        let made = Network::begin(self.pid).and_then(Network::take);
+        self.network = made.ok().map(|(network, _)| Network::Made(network));
+    }
+
+    /// Begins with its network, where the plan wants one and it was not born into one.
+    ///
+    /// # Errors
+    /// When nobody can be made to make it.
+    pub(crate) fn begin_network(&mut self, plan: &Plan) -> Result<(), Failure> {
+        if !self.birth.moves(plan) {
+            self.network = None;
+        } else if self.network.is_none() {
+            self.network = Some(Network::begin(self.pid)?);
+        }
+        Ok(())
+    }
+
+    /// Keeps this process where it is in nobody's way while the newborn builds.
+    pub(crate) fn leave_alone(&self) -> Option<Stay> {
+        self.avoids.and_then(Stay::on)
     }
 
     /// Ends it.
@@ -246,22 +273,26 @@ impl Newborn {
         groups: &Groups,
     ) -> Result<(), Failure> {
         let go = Go { base: false, image: false, changes: None };
-        let admission = Admission { hold: groups.hold() };
+        let admission = Admission { hold: groups.hold(), network: false };
         wire::send(&self.progress, plan, &[])
             .and_then(|()| wire::send(&self.progress, &go, &[socket.as_fd()]))
             .and_then(|()| wire::send(&self.progress, &admission, &[]))
             .step("tell the first process inside the plan")
     }
 
-    /// Has it join its groups, and become the guest.
+    /// Has it join its groups and its network, and become the guest. Who made the network is
+    /// about to end.
     ///
     /// # Errors
     /// The step that failed, of those on this side.
-    pub fn admit(&self, groups: &Groups) -> Result<(), Failure> {
+    pub(crate) fn admit(&mut self, groups: &Groups) -> Result<Option<Maker>, Failure> {
         let doors = groups.doors()?;
-        let beside: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
-        wire::send(&self.progress, &Admission { hold: groups.hold() }, &beside)
-            .step("have the first process join its groups")
+        let (network, maker) = self.network.take().map(Network::take).transpose()?.unzip();
+        let admission = Admission { hold: groups.hold(), network: network.is_some() };
+        let beside: Vec<_> = network.iter().chain(&doors).map(AsFd::as_fd).collect();
+        wire::send(&self.progress, &admission, &beside)
+            .step("have the first process join its groups")?;
+        Ok(maker.flatten())
     }
 }
 
@@ -361,9 +392,7 @@ pub fn wait(child: &OwnedFd) -> Result<(), Failure> {
 
 /// Whether a process, and be it no child of ours, ends within this time.
 pub(crate) fn ends_within(process: &OwnedFd, patience: Duration) -> bool {
-    let wait = supervisor::timespec(patience);
-    let mut watched = [PollFd::new(process, PollFlags::IN)];
-    matches!(rustix::io::retry_on_intr(|| poll(&mut watched, Some(&wait))), Ok(1))
+    supervisor::readable_within(patience, process)
 }
 
 /// Moves this process into namespaces that were lent, as their builder.
@@ -371,7 +400,7 @@ pub(crate) fn ends_within(process: &OwnedFd, patience: Duration) -> bool {
 /// # Errors
 /// When the kernel refuses.
 pub fn enter(lent: &Lent) -> Result<(), Failure> {
-    enter_users(lent)?;
+    enter_users(lent.user.as_fd())?;
     enter_mounts(lent)
 }
 
@@ -379,13 +408,23 @@ pub fn enter(lent: &Lent) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn enter_users(lent: &Lent) -> Result<(), Failure> {
-    if is_own_namespace(lent.user.as_fd()) {
+pub fn enter_users(namespace: BorrowedFd<'_>) -> Result<(), Failure> {
+    if is_own_namespace(namespace) {
         return Ok(());
     }
     let user = Some(LinkNameSpaceType::User);
-    rustix::thread::move_into_link_name_space(lent.user.as_fd(), user)
+    rustix::thread::move_into_link_name_space(namespace, user)
         .step("enter the sandbox's user namespace")
+}
+
+/// Moves this process to a network that was made for it.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn enter_network(namespace: BorrowedFd<'_>) -> Result<(), Failure> {
+    let network = Some(LinkNameSpaceType::Network);
+    rustix::thread::move_into_link_name_space(namespace, network)
+        .step("enter the sandbox's network")
 }
 
 /// The same for the mount namespace.

@@ -51,6 +51,9 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// After this time without anything to do memory is given back.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// A plan that does not come within this time is not about to come: a network takes a tenth of it.
+const SOON: Duration = Duration::from_millis(10);
+
 /// At most this many hosts are attached at once.
 const MAX_HOSTS: usize = 8;
 
@@ -66,10 +69,15 @@ pub fn main(own_program: OwnedFd) -> ExitCode {
     // A supervisor may be started before there is a plan for it; what does not
     // depend on one is made meanwhile.
     let ground = Ground::prepare(own_program);
-    let newborn = match &ground {
-        Ok(ground) if !has_spoken(&host) => ground.newborn(),
+    let mut newborn = match &ground {
+        Ok(ground) if !readable_within(Duration::ZERO, &host) => ground.newborn(),
         _ => None,
     };
+    if let Some(newborn) = &mut newborn
+        && !readable_within(SOON, &host)
+    {
+        newborn.prepare_network();
+    }
     let outcome = match (wire::receive::<First>(&host), ground) {
         (Ok(Some((First::Warm { state, hire }, lock))), Ok(ground)) => {
             newborn.into_iter().for_each(Newborn::discard);
@@ -256,7 +264,7 @@ impl Supervisor {
             None => None,
         };
         let mut hired = None;
-        let newborn = match (newborn.take(), hire_of(plan)) {
+        let mut newborn = match (newborn.take(), hire_of(plan)) {
             (other, Some(hire)) => {
                 other.into_iter().for_each(Newborn::discard);
                 let brought = match ready {
@@ -285,6 +293,8 @@ impl Supervisor {
         let mut builder = None;
         let mut store = None;
         let mut witness = None;
+        let mut maker = None;
+        let mut stay = None;
         let followed = store::make(plan, identity)
             .and_then(|made| {
                 if let Some(OnDisk::Image(image)) = &made {
@@ -305,19 +315,22 @@ impl Supervisor {
                     }
                     None => (base.as_ref(), store.as_ref()),
                 };
+                stay = newborn.leave_alone();
                 newborn.tell(plan, &socket, from, lent.as_ref())?;
                 parts.base = base;
                 // While the first process builds its room.
+                newborn.begin_network(plan)?;
                 if groups.kind() == GroupKind::None {
                     *groups = Groups::make(&Places::find().to_join(), &plan.id, &limits);
                 }
-                newborn.admit(groups)?;
+                maker = newborn.admit(groups)?;
                 match sentry::of(plan) {
                     Some(_) => newborn.tell_successor(plan, &socket, groups),
                     None => Ok(()),
                 }
             })
             .and_then(|()| follow(&newborn, plan, identity, host, &mut parts));
+        drop((stay, maker));
         if let Err(failure) = followed {
             newborn.discard();
             return Err(failure);
@@ -549,12 +562,6 @@ struct Ready {
     spoke: Option<usize>,
 }
 
-/// Whether the host has said something already.
-fn has_spoken(host: &OwnedFd) -> bool {
-    let mut watched = [PollFd::new(host, PollFlags::IN)];
-    matches!(poll(&mut watched, Some(&timespec(Duration::ZERO))), Ok(1))
-}
-
 /// How an engine is asked for the first process, where one is.
 pub(crate) fn hire_of(plan: &Plan) -> Option<&Hire> {
     match &plan.first {
@@ -577,6 +584,13 @@ pub(crate) fn listen_at(name: &str) -> Result<OwnedFd, Failure> {
 fn allow_many_files() {
     let now = getrlimit(Resource::Nofile);
     ignore(setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum }));
+}
+
+/// Whether a descriptor has something to be read by then.
+pub(crate) fn readable_within(patience: Duration, descriptor: &OwnedFd) -> bool {
+    let wait = timespec(patience);
+    let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
+    matches!(rustix::io::retry_on_intr(|| poll(&mut watched, Some(&wait))), Ok(1))
 }
 
 pub(crate) fn timespec(duration: Duration) -> rustix::time::Timespec {

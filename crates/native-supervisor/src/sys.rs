@@ -307,6 +307,17 @@ pub fn own_users() -> io::Result<()> {
         .map_err(io::Error::from)
 }
 
+/// Gives this process a network for itself, with nothing on it.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn own_network() -> io::Result<()> {
+    // SAFETY: only the view of the network changes; descriptors, memory and threads are not
+    // touched.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }
+        .map_err(io::Error::from)
+}
+
 /// Gives this process a copy of the mounts it sees, for itself.
 ///
 /// # Errors

@@ -93,7 +93,15 @@ fn explain(failure: &Failure, plan: &Plan, restrictions: &Restrictions) -> OpenE
                 .to_owned(),
         );
     }
+    if step.contains("network of its own") && failure.errno == Errno::NOSPC.raw_os_error() {
+        return unusable(
+            "allow more network namespaces: sudo sysctl -w user.max_net_namespaces=15000"
+                .to_owned(),
+        );
+    }
     let about_namespaces = step.contains("namespaces of its own")
+        || step.contains("network of its own")
+        || step.contains("user namespace")
         || step.contains("uid_map")
         || step.contains("loopback")
         || step.contains("make all mounts private");
@@ -219,6 +227,11 @@ mod tests {
         let none = Restrictions { none_allowed: true, ..FREE };
         assert!(remedy(step, Errno::NOSPC, &none).contains("max_user_namespaces"));
         assert!(remedy(step, Errno::PERM, &FREE).contains("seccomp=unconfined"));
+        let network = "make a network of its own";
+        assert!(remedy(network, Errno::NOSPC, &FREE).contains("max_net_namespaces"));
+        assert!(remedy(network, Errno::PERM, &FREE).contains("seccomp=unconfined"));
+        let entry = "enter the sandbox's user namespace";
+        assert!(remedy(entry, Errno::PERM, &apparmor).contains("/etc/apparmor.d/"));
         assert!(remedy(step, Errno::NOSYS, &FREE).contains("Linux 5.12"));
     }
 

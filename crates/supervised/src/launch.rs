@@ -80,7 +80,7 @@ pub(crate) fn fork(program: &OwnedFd) -> io::Result<Launched> {
 /// be kept from this processor for good.
 fn put_aside(pid: Pid) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
-    if processors::keep_off_ours(pid, &allowed) {
+    if processors::keep_off_ours(pid, &allowed).is_some() {
         // It has moved. From here on it may run where it could before; if that is
         // refused, it is gone.
         ignore(sched_setaffinity(Some(pid), &allowed));

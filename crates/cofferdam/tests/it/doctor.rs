@@ -112,14 +112,23 @@ fn without_a_home_it_says_so_in_json_too() {
     assert_eq!(relative(&["doctor"]).expect_error(2, &["CLI-001"]).text(), "");
 }
 
-/// A user namespace of its own has a limit of its own, so the machine's is left
-/// alone.
 #[test]
 fn without_user_namespaces_nothing_runs_and_the_repair_is_told() {
+    nothing_runs_without("max_user_namespaces");
+}
+
+#[test]
+fn without_network_namespaces_nothing_runs_and_the_repair_is_told() {
+    nothing_runs_without("max_net_namespaces");
+}
+
+/// A user namespace of its own has a limit of its own, so the machine's is left
+/// alone.
+fn nothing_runs_without(limit: &str) {
     let place = tempfile::tempdir().unwrap();
-    let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 99; \"$0\" exec -- echo ran";
+    let script = format!("echo 0 > /proc/sys/user/{limit} || exit 99; \"$0\" exec -- echo ran");
     let output = Command::new("unshare")
-        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .args(["--user", "--map-root-user", "sh", "-c", &script])
         .arg(env!("CARGO_BIN_EXE_cofferdam"))
         .env("COFFERDAM_HOME", place.path())
         .output()
@@ -128,7 +137,10 @@ fn without_user_namespaces_nothing_runs_and_the_repair_is_told() {
     assert_eq!(output.status.code(), Some(125), "{errors}");
     assert_eq!(output.stdout, b"", "nothing runs without isolation");
     assert!(errors.contains("error[SBX-002]"), "{errors}");
-    assert!(errors.contains("sysctl -w user.max_user_namespaces="), "{errors}");
+    assert!(errors.contains(&format!("sysctl -w user.{limit}=")), "{errors}");
+    let left = std::fs::read_dir(place.path().join("sandboxes")).unwrap();
+    let left = left.filter(|entry| entry.as_ref().unwrap().file_name() != ".shared");
+    assert_eq!(left.count(), 0, "nothing is left of it");
 }
 
 /// What an ordinary user's doctor says of each back end on a machine without these programs,

@@ -13,6 +13,7 @@ mod home;
 mod image;
 mod life;
 mod links;
+mod network;
 mod ordinary_user;
 mod probes;
 mod quota;
