@@ -20,7 +20,7 @@ pub(crate) use self::told::CALLS;
 use self::told::Told;
 use self::trail::Trail;
 use crate::processes::GUEST_NAME;
-use crate::supervisor::timespec;
+use crate::waiting::timespec;
 
 /// How often at most what waits now is attended to, before somebody else is.
 const AT_ONCE: usize = 1000;

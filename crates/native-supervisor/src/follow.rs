@@ -15,7 +15,8 @@ use crate::remains;
 use crate::room::Vault;
 use crate::sentry;
 use crate::start::{Base, Newborn, Progress};
-use crate::supervisor::{hire_of, timespec};
+use crate::supervisor::hire_of;
+use crate::waiting::timespec;
 use crate::wire::{self, Plan};
 
 /// How long the first process may take to become the guest.

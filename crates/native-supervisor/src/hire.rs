@@ -27,6 +27,7 @@ use crate::room::{self, Prepared, Vault};
 use crate::start::{Base, Lent, Newborn, enter_mounts, enter_users, open_namespace};
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
+use crate::waiting::timespec;
 use crate::wire::{self, Commission, First, Hire, Plan, Report};
 use crate::{confine, procfs, supervisor};
 
@@ -158,7 +159,7 @@ fn wait_for_entry(
         }
         let mut watched = [PollFd::new(door, PollFlags::IN), PollFd::new(host, PollFlags::empty())];
         // The end of the command is looked at between waits.
-        let wait = supervisor::timespec(left.min(Duration::from_millis(20)));
+        let wait = timespec(left.min(Duration::from_millis(20)));
         if poll(&mut watched, Some(&wait)).is_err() {
             continue;
         }
@@ -309,7 +310,7 @@ pub(crate) fn keep_warm(
     })?;
     // A host that is gone is noticed below.
     ignore(wire::send(host, &Report::Warm, &[]));
-    let wait = supervisor::timespec(WARMTH);
+    let wait = timespec(WARMTH);
     let mut watched =
         [PollFd::new(host, PollFlags::IN), PollFd::new(&hired.newborn.child, PollFlags::IN)];
     let woken = rustix::io::retry_on_intr(|| poll(&mut watched, Some(&wait)));

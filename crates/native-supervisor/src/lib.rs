@@ -44,6 +44,7 @@ pub mod supervisor;
 pub mod sys;
 pub mod template;
 pub mod tree;
+mod waiting;
 pub mod wire;
 
 pub use cofferdam_guest::heed_children;

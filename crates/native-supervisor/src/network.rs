@@ -11,8 +11,8 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use crate::failure::{Failure, Step, ignore};
 use crate::start;
-use crate::supervisor::readable_within;
 use crate::sys::{self, Cloned};
+use crate::waiting::readable_within;
 use crate::wire;
 
 /// How long it may take to make one.
@@ -66,7 +66,7 @@ impl Network {
             Self::Made(network) => return Ok((network, None)),
             Self::Coming(maker, here) => (maker, here),
         };
-        if !readable_within(PATIENCE, &here) {
+        if !readable_within(&here, PATIENCE) {
             return Err(Failure::new(format!("{STEP} within {} s", PATIENCE.as_secs())));
         }
         let told = wire::receive::<Result<(), Failure>>(&here)?;

@@ -10,7 +10,6 @@ use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
@@ -24,8 +23,9 @@ use crate::network::{Maker, Network};
 use crate::processors::Stay;
 use crate::store::OnDisk;
 use crate::sys::{self, Cloned};
+use crate::waiting::ends_within;
 use crate::wire::{self, FirstPlan, NetworkPlan, Plan, WorkspacePlan};
-use crate::{confine, first_process, hire, mounts, processors, supervisor};
+use crate::{confine, first_process, hire, mounts, processors};
 
 /// What the first process says while it starts.
 #[derive(Debug, Serialize, Deserialize)]
@@ -390,11 +390,6 @@ pub fn wait(child: &OwnedFd) -> Result<(), Failure> {
     }
 }
 
-/// Whether a process, and be it no child of ours, ends within this time.
-pub(crate) fn ends_within(process: &OwnedFd, patience: Duration) -> bool {
-    supervisor::readable_within(patience, process)
-}
-
 /// Moves this process into namespaces that were lent, as their builder.
 ///
 /// # Errors
@@ -439,6 +434,8 @@ pub fn enter_mounts(lent: &Lent) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use rustix::fs::{FlockOperation, flock};
 
     use super::*;

@@ -35,6 +35,7 @@ use crate::snapshot::Workspace;
 use crate::start::{self, Base, Birth, Lent, Newborn};
 use crate::store::{self, OnDisk};
 use crate::sys;
+use crate::waiting::{readable_within, timespec};
 use crate::wire::{
     self, Built, Commission, First, FirstPlan, GroupKind, Hire, Order, Patience, Plan, Report,
     WorkspacePlan,
@@ -70,11 +71,11 @@ pub fn main(own_program: OwnedFd) -> ExitCode {
     // depend on one is made meanwhile.
     let ground = Ground::prepare(own_program);
     let mut newborn = match &ground {
-        Ok(ground) if !readable_within(Duration::ZERO, &host) => ground.newborn(),
+        Ok(ground) if !readable_within(&host, Duration::ZERO) => ground.newborn(),
         _ => None,
     };
     if let Some(newborn) = &mut newborn
-        && !readable_within(SOON, &host)
+        && !readable_within(&host, SOON)
     {
         newborn.prepare_network();
     }
@@ -584,18 +585,4 @@ pub(crate) fn listen_at(name: &str) -> Result<OwnedFd, Failure> {
 fn allow_many_files() {
     let now = getrlimit(Resource::Nofile);
     ignore(setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum }));
-}
-
-/// Whether a descriptor has something to be read by then.
-pub(crate) fn readable_within(patience: Duration, descriptor: &OwnedFd) -> bool {
-    let wait = timespec(patience);
-    let mut watched = [PollFd::new(descriptor, PollFlags::IN)];
-    matches!(rustix::io::retry_on_intr(|| poll(&mut watched, Some(&wait))), Ok(1))
-}
-
-pub(crate) fn timespec(duration: Duration) -> rustix::time::Timespec {
-    rustix::time::Timespec {
-        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(duration.subsec_nanos()),
-    }
 }

@@ -11,6 +11,7 @@ use rustix::process::{Signal, pidfd_send_signal};
 
 use super::{REMOVAL, Supervisor, hire_of};
 use crate::failure::{Failure, Step, ignore};
+use crate::waiting::ends_within;
 use crate::wire::{self, GroupKind, Patience, Report, WorkspacePlan};
 use crate::{hire, processes, remains, start, store};
 
@@ -30,7 +31,7 @@ impl Supervisor {
         self.auditor.take(); // nobody is asked any more; waiting calls fail
         self.groups.thaw();
         let ended = (0..MOST_ROUNDS).any(|_| {
-            if start::ends_within(&self.init_handle, PROMPTLY) {
+            if ends_within(&self.init_handle, PROMPTLY) {
                 return true;
             }
             // It waits in the kernel for somebody inside, who does not end before it has.
@@ -41,7 +42,7 @@ impl Supervisor {
             false
         });
         match hire_of(&self.plan) {
-            Some(_) => drop(start::ends_within(&self.init_handle, hire::REMOVAL)),
+            Some(_) => drop(ends_within(&self.init_handle, hire::REMOVAL)),
             None if ended => ignore(start::wait(&self.child)),
             None => {}
         }
