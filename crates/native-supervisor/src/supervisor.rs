@@ -52,8 +52,9 @@ const REMOVAL: Duration = Duration::from_secs(5);
 /// After this time without anything to do memory is given back.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A plan that does not come within this time is not about to come: a network takes a tenth of it.
-const SOON: Duration = Duration::from_millis(10);
+/// A plan that does not come within this time is not about to come. One that comes in the next
+/// moment waits for a network, which takes a third of it.
+const SOON: Duration = Duration::from_millis(3);
 
 /// At most this many hosts are attached at once.
 const MAX_HOSTS: usize = 8;

@@ -15,8 +15,9 @@ use super::interruption::Interruption;
 /// Sandboxes that are made, used or closed at the same time when there are many.
 pub(super) const AT_A_TIME: usize = 4;
 
-/// After this time a supervisor that was started is surely waiting for its plan.
-const READY: Duration = Duration::from_millis(3);
+/// After this time a supervisor that was started has surely made all that can be made without a
+/// plan.
+const READY: Duration = Duration::from_millis(20);
 
 /// How long anything done with sandboxes may take.
 const PATIENCE: Duration = Duration::from_secs(600);
