@@ -46,8 +46,11 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// On this one, where that is allowed.
+    /// On this one, if it is there: to move takes longer than it gains.
     pub(crate) fn on(processor: usize) -> Option<Self> {
+        if sched_getcpu() != processor {
+            return None;
+        }
         let anywhere = sched_getaffinity(None).ok()?;
         let mut only = CpuSet::new();
         only.set(processor);
