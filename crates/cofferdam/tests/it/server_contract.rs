@@ -73,8 +73,7 @@ fn the_server_does_what_its_document_says() {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis");
     let place = served.home().make_directory("schemathesis");
     let ran = Command::new("timeout")
-        // It takes two minutes beside two other tests, and some machines are half as fast.
-        .args(["--kill-after=5", "480"])
+        .args(["--kill-after=5", "240"])
         .arg(schemathesis)
         .arg("--config-file")
         .arg(ours.join("schemathesis.toml"))
